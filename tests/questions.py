@@ -39,25 +39,34 @@ def _views(store: FakeStore, choices: Mapping[str, Any]) -> Views:
     return _latest[made_of]
 
 
-def grid(cells: Mapping[tuple[int, int], Any], **info: Any) -> FakeStore:
-    """A store with a cell for each (n, d). Its one seed has the given accuracy, or (status,
-    accuracy); None was not tried."""
+def ended(trials: Sequence[Row], *outcomes: Any, **info: Any) -> FakeStore:
+    """A store with a sweep of these trials. Each ended as its outcome says: an accuracy, a status,
+    (status, accuracy), or columns of a completed trial. None was not tried."""
     store = FakeStore()
-    store.add_sweep("s", [planned(n, d) for n, d in cells], **info)
-    for (n, d), found in cells.items():
-        if found is not None:
-            status, acc = found if isinstance(found, tuple) else ("completed", found)
-            store.end(planned(n, d), status, acc)
+    store.add_sweep("s", trials, **info)
+    for trial, found in zip(trials, outcomes, strict=True):
+        match found:
+            case None:
+                continue
+            case str():
+                store.end(trial, found)
+            case tuple():
+                store.end(trial, *found)
+            case dict():
+                store.end(trial, "completed", **found)
+            case _:
+                store.end(trial, "completed", found)
     return store
+
+
+def grid(cells: Mapping[tuple[int, int], Any], **info: Any) -> FakeStore:
+    """A store with a cell for each (n, d), whose one seed ended so (`ended`)."""
+    return ended([planned(n, d) for n, d in cells], *cells.values(), **info)
 
 
 def ran(trials: Sequence[Row], acc: Callable[[Row], float], **info: Any) -> FakeStore:
     """A store with a sweep of these trials. Each is completed with the accuracy that `acc` says."""
-    store = FakeStore()
-    store.add_sweep("s", trials, **info)
-    for trial in trials:
-        store.end(trial, "completed", acc(trial))
-    return store
+    return ended(trials, *map(acc, trials), **info)
 
 
 def verdicts(store: FakeStore, text: str = "min d where acc > 0.9") -> list[tuple[Any, ...]]:

@@ -198,6 +198,7 @@ QUESTIONS = st.one_of(
 
 @inputs(0.4)
 @given(QUESTIONS, st.sampled_from([[], ["--json"], ["--csv"], ["--code", "all"]]))
+@example("min \x1f?", [])  # a space to Python, an error to SQL
 def test_questions(folder: Path, question: str, options: list[str]) -> None:
     answer = sweepd("query", "--results", "results", *options, "--", question)
     refused_or_answered(answer, folder)

@@ -11,15 +11,14 @@ import pytest
 from fake_store import FakeStore, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from questions import grid, mixed, question, ran, verdicts
+from questions import ended, grid, mixed, question, ran, verdicts
 
 from sweepd.errors import UserError
 from sweepd.grid.options import OF_ANSWERS, OF_CELLS, RESERVED
 from sweepd.intervals import wilson
 from sweepd.query.answers import ask
-from sweepd.query.growth import COLUMNS as OF_FITS
-from sweepd.query.growth import PER_HALVING
 from sweepd.query.readable import rows_for_people
+from sweepd.query.verbs import LAW_COLUMNS, PER_HALVING
 from sweepd.store.store import Store
 
 GRID = "task: {name: lis, n: [6, 8]}"
@@ -52,7 +51,7 @@ def test_the_columns_of_answers_are_known() -> None:
         own = OF_ANSWERS[text.partition(" ")[0]]
         assert set(question(mixed(), text).columns) <= of_cells | set(own), text
     assert set(OF_ANSWERS["min"]) <= {*COLUMNS, *PER_HALVING}
-    assert {*OF_ANSWERS["fit"], "seeds"} == {*OF_FITS}
+    assert {*OF_ANSWERS["fit"], "seeds"} == {*LAW_COLUMNS}
 
 
 @pytest.mark.parametrize("name", ["exponent", "value", "verdict", "passed", "close"])
@@ -76,12 +75,8 @@ def test_people_see_answers_about_fields_named_like_columns_of_other_verbs(name:
     ],
 )  # fmt: skip
 def test_a_row_about_loss(rule: str, pooled: float | None, verdict: str) -> None:
-    store = FakeStore()
     trials = [planned(seed=k) for k in range(3)]
-    store.add_sweep("s", trials, **{"pass": rule})
-    store.end(trials[0], "completed", loss=0.2)
-    store.end(trials[1], "completed", loss=0.1)
-    store.end(trials[2], "diverged")
+    store = ended(trials, {"loss": 0.2}, {"loss": 0.1}, "diverged", **{"pass": rule})
     [row] = question(store, "min d where loss < 0.3").rows
     assert (row["verdict"], row["loss"]) == (verdict, pooled)
     assert (row["loss_seed_min"], row["loss_seed_max"]) == (0.1, None), "infinite where it diverged"
@@ -95,11 +90,8 @@ def test_a_row_about_loss(rule: str, pooled: float | None, verdict: str) -> None
 
 
 def test_the_best_of_several_cells_is_so_by_what_is_asked() -> None:
-    store = FakeStore()
     trials = [planned(warmup=warmup) for warmup in (1, 2)]
-    store.add_sweep("s", trials)
-    store.end(trials[0], "completed", 0.99, loss=0.3)
-    store.end(trials[1], "completed", 0.95, loss=0.1)
+    store = ended(trials, {"acc": 0.99, "loss": 0.3}, {"acc": 0.95, "loss": 0.1})
     for text, warmup in {"acc > 0.9": 1, "loss < 0.5": 2, "acc > 0.9 and loss < 0.5": 1}.items():
         [row] = question(store, f"min d by size where {text}").rows
         assert json.loads(row["at"]) == {"warmup": warmup}
@@ -123,8 +115,7 @@ def test_a_score_that_nothing_measures_is_pointed_out() -> None:
     ],
 )
 def test_a_condition_that_no_cell_meets_names_what_there_is(where: str, note: str | None) -> None:
-    store = FakeStore()
-    store.add_sweep("s", [planned(d=d, layers=2) for d in (16, 32)])
+    store = ended([planned(d=d, layers=2) for d in (16, 32)], None, None)
     answer = question(store, f"min d where acc > 0.9 and {where}")
     assert answer.rows == [] and answer.notes == [note] * (note is not None)
 
@@ -170,12 +161,6 @@ def test_passing_cells_are_told_apart_by_where_they_stand() -> None:
     assert json.loads(row["at"]) == {"lr": "0.1", "warmup": 1}
 
 
-def test_cells_without_a_finite_value_are_left_out_and_counted() -> None:
-    answer = question(grid({(8, 16): 0.95}), "min sqrt(-d) where acc > 0.9")
-    assert answer.rows == []
-    assert answer.notes == ["left out: 1 cells for which an expression has no value yet"]
-
-
 def test_a_question_without_a_score_is_about_the_goal() -> None:
     store = grid({(8, 16): 0.5, (8, 32): 0.7}, goal="acc > 0.6")
     answer = question(store, "min d where model = 'standard'")
@@ -201,12 +186,13 @@ def test_codes_side_by_side() -> None:
     assert "code" not in answer.group and {row["code"] for row in answer.rows} == {"now"}
 
 
-def test_unfinished_cells_are_counted() -> None:
+def test_unfinished_cells_and_cells_without_a_finite_value_are_counted() -> None:
     store = grid({(8, 8): None, (8, 16): ("stopped", 0.2), (8, 32): 0.95})
-    answer = question(store, "min d where acc > 0.9")
-    assert answer.notes == [
-        "unfinished: 2 of 3 cells, 1 of them with seeds that stopped early",
-    ]
+    notes = question(store, "min d where acc > 0.9").notes
+    assert notes == ["unfinished: 2 of 3 cells, 1 of them with seeds that stopped early"]
+    answer = question(grid({(8, 16): 0.95}), "min sqrt(-d) where acc > 0.9")
+    assert answer.rows == []
+    assert answer.notes == ["left out: 1 cells for which an expression has no value yet"]
 
 
 def test_what_is_no_number_and_what_is_no_condition() -> None:
@@ -234,12 +220,9 @@ SCORES = st.sampled_from([0.0, 0.5, 0.9, 1.0, None])
     st.sampled_from(["acc", "loss"]),
 )
 def test_the_frontier_is_what_no_cell_beats(cells: Any, score: str) -> None:
-    store = FakeStore()
-    store.add_sweep("s", [planned(n, d, layers=layers) for n, d, layers in cells])
-    for (n, d, layers), acc in cells.items():
-        if acc is not None:
-            store.end(planned(n, d, layers=layers), "completed", acc, loss=1 - acc)
-    answer = question(store, f"frontier d * layers, {score}")
+    trials = [planned(n, d, layers=layers) for n, d, layers in cells]
+    scores = [acc if acc is None else {"acc": acc, "loss": 1 - acc} for acc in cells.values()]
+    answer = question(ended(trials, *scores), f"frontier d * layers, {score}")
     found = {(row["size"], row["d * layers"], row[score]) for row in answer.rows}
     assert len(found) == len(answer.rows)
 
@@ -277,15 +260,9 @@ def test_a_row_of_the_frontier() -> None:
 
 
 def test_the_frontier_is_by_the_seeds_that_ended_unless_one_was_stopped() -> None:
-    store = FakeStore()
     trials = [planned(d=d, seed=k) for d in (8, 16, 32, 64) for k in range(2)]
-    store.add_sweep("s", trials)
-    store.end(trials[0], "completed", 0.5)
-    store.end(trials[2], "completed", 0.6)
-    store.end(trials[3], "stopped", 0.6)
-    store.end(trials[4], "completed", 0.7)
-    store.end(trials[5], "solved", 0.9)
-    store.end(trials[6], "failed")
+    of_32, of_64 = (0.7, ("solved", 0.9)), ("failed", None)
+    store = ended(trials, 0.5, None, 0.6, ("stopped", 0.6), *of_32, *of_64)
     answer = question(store, "frontier flops, acc")
     found = [(row["d"], row["acc"], row["seeds"]) for row in answer.rows]
     assert found == [(8, 0.5, 1), (32, 0.8, 2)]
@@ -310,21 +287,6 @@ def test_a_real_store_and_an_empty_one(tmp_path: Any) -> None:
         assert question(store, text) == question(fake, text)
 
 
-STORE = mixed()
-WORDS = """min by where d heads flops acc loss model 'linear' 0.9 2 ( ) , > < = + - / * and or not
-    between in is null like case when then else end sqrt( cast("""
-PIECES = st.sampled_from(WORDS.split())
-
-
-@settings(max_examples=40)
-@given(st.sampled_from(["min ", "frontier ", "min d where "]), st.lists(PIECES, max_size=8))
-def test_any_question_is_answered_or_a_user_error(start: str, pieces: list[str]) -> None:
-    try:
-        question(STORE, start + " ".join(pieces))
-    except UserError as error:
-        assert str(error)
-
-
 def test_the_least_compute_may_be_spent_on_width_or_on_steps() -> None:
     trials = [
         planned(8, d, steps=steps) | {"train_flops": 1.0 * d * steps}
@@ -346,13 +308,9 @@ def test_a_solved_trial_is_a_bound_in_a_frontier() -> None:
 
 
 def test_the_interval_is_as_wide_as_the_sample_is_worth() -> None:
-    store = FakeStore()
-    trials = [planned(8, d) for d in (8, 16)]
-    store.add_sweep("s", trials)
-    store.end(trials[0], "completed", 0.95, commonest=0.3, chain_acc=0.9)
-    store.end(trials[1], "completed", 0.95, independent=25)
-    answer = question(store, "min d by d where acc > 0.9")
-    whole, part = answer.rows
+    chained = {"acc": 0.95, "commonest": 0.3, "chain_acc": 0.9}
+    store = grid({(8, 8): chained, (8, 16): {"acc": 0.95, "independent": 25}})
+    whole, part = question(store, "min d by d where acc > 0.9").rows
     assert (whole["acc_low"], whole["acc_high"]) == wilson(0.95, 100)
     assert (part["acc_low"], part["acc_high"]) == wilson(0.95, 25)
     assert (whole["commonest"], whole["chain_acc"], part["commonest"]) == (0.3, 0.9, None)

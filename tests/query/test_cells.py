@@ -10,10 +10,10 @@ from math import isclose, sqrt
 from typing import Any
 
 import pytest
-from fake_store import FakeStore, planned
+from fake_store import planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from questions import question, verdicts
+from questions import ended, grid, question, verdicts
 from twins import POOL, SEEDS, outcome
 
 from sweepd.intervals import wilson
@@ -25,12 +25,8 @@ from sweepd.intervals import wilson
     st.sampled_from(list(POOL)),
 )
 def test_a_condition_holds_if_it_does_however_the_open_seeds_end(cells: Any, rule: str) -> None:
-    store = FakeStore()
-    every = {(i, k): planned(d=8 * (i + 1), seed=k) for i in range(len(cells)) for k in range(3)}
-    store.add_sweep("s", list(every.values()))
-    for (i, k), trial in every.items():
-        if cells[i][k] is not None:
-            store.end(trial, *cells[i][k])
+    every = [planned(d=8 * (i + 1), seed=k) for i in range(len(cells)) for k in range(3)]
+    store = ended(every, *itertools.chain(*cells))
     conditions: dict[str, Callable[[float], bool]] = {
         "acc > 0.9": lambda acc: acc > 0.9,
         "0.9 <= acc": lambda acc: acc >= 0.9,
@@ -56,40 +52,15 @@ def test_a_condition_holds_if_it_does_however_the_open_seeds_end(cells: Any, rul
 
 
 def test_a_mean_at_the_threshold_meets_it_in_whatever_order_the_seeds_came() -> None:
+    trials = [planned(seed=seed) for seed in range(3)]
     for accs in itertools.permutations((0.85, 0.9, 0.95)):
-        store = FakeStore()
-        trials = [planned(seed=seed) for seed in range(3)]
-        store.add_sweep("s", trials)
-        for trial, acc in zip(trials, accs, strict=True):
-            store.end(trial, "completed", acc)
-        [row] = question(store, "min d where acc >= 0.9", seeds="mean").rows
+        [row] = question(ended(trials, *accs), "min d where acc >= 0.9", seeds="mean").rows
         assert row["verdict"] == "at most"
 
 
-def test_extra_seeds_that_have_not_run_keep_nothing_open() -> None:
-    store = FakeStore()
-    trials = {(d, seed): planned(d=d, seed=seed) for d in (8, 16) for seed in range(3)}
-    store.add_sweep("s", list(trials.values()), extra_seeds=[1, 2], **{"pass": "all"})
-    for d, acc in ((8, 0.5), (16, 0.95)):
-        store.end(trials[d, 0], "completed", acc)
-    answer = question(store, "min d where acc > 0.9")
-    [row] = answer.rows
-    assert (row["verdict"], row["value"], row["passed"], row["seeds"]) == ("exact", 16, 1, 1)
-    assert answer.notes == []
-    store.end(trials[16, 1], "interrupted")
-    assert verdicts(store) == [("exact", 16, 8, 0)]
-    store.end(trials[16, 1], "stopped", 0.8, attempt=2000)
-    assert verdicts(store) == [("open", None, 8, 0)]
-    store.end(trials[16, 2], "completed", 0.8, attempt=2000)
-    assert verdicts(store) == [("above", None, 16, 0)]
-
-
 def test_comparisons_of_scores_with_each_other_wait_for_both() -> None:
-    store = FakeStore()
-    done, open_ = planned(d=8), planned(d=16)
-    store.add_sweep("s", [done, open_])
-    store.end(done, "completed", 0.5, chain_acc=0.4)
-    store.end(open_, "solved", 0.98, chain_acc=0.4)
+    store = grid({(8, 8): {"acc": 0.5, "chain_acc": 0.4}, (8, 16): None})
+    store.end(planned(d=16), "solved", 0.98, chain_acc=0.4)
     for text in ("acc > chain_acc", "acc - chain_acc > 0", "acc in (0.5, 1)"):
         assert verdicts(store, f"min d by d where {text}") == [
             ("at most", 8, None, 0),
@@ -104,12 +75,9 @@ def test_comparisons_of_scores_with_each_other_wait_for_both() -> None:
 @pytest.mark.parametrize("other", ["block = 2", "not block = 3"])
 def test_a_column_that_a_cell_lacks_keeps_nothing_open(other: str) -> None:
     """`standard` has no `block`. So what decides of it is acc alone."""
-    store = FakeStore()
     trials = [planned(8, d, model="standard", block=None) for d in (4, 8)]
     trials += [planned(8, d, model="sparse", block=2) for d in (4, 8)]
-    store.add_sweep("s", trials)
-    for trial in trials:
-        store.end(trial, "completed", 0.95 if trial["d"] == 8 else 0.5)
+    store = ended(trials, 0.5, 0.95, 0.5, 0.95)
     answer = question(store, f"min d where acc > 0.9 or {other}")
     found = {row["model"]: (row["value"], row["verdict"]) for row in answer.rows}
     assert found == {"standard": (8, "exact"), "sparse": (4, "at most")}
@@ -117,11 +85,8 @@ def test_a_column_that_a_cell_lacks_keeps_nothing_open(other: str) -> None:
 
 
 def test_conditions_on_loss() -> None:
-    store = FakeStore()
     trials = [planned(d=d) for d in (8, 16, 32, 64, 128)]
-    store.add_sweep("s", trials)
-    store.end(trials[0], "diverged")
-    store.end(trials[1], "completed", loss=0.5)
+    store = ended(trials, "diverged", {"loss": 0.5}, None, None, None)
     store.end(trials[2], "solved", loss=0.4)
     store.end(trials[3], "solved", loss=0.1)
     found = verdicts(store, "min d by d where loss < 0.3")
@@ -137,11 +102,7 @@ def test_conditions_on_loss() -> None:
     ("rule", "acc", "total"), [("median", 0.92, 100), ("mean", 0.9, 300), ("all", 0.8, 100)]
 )
 def test_the_interval_is_that_of_the_pooled_accuracy(rule: str, acc: float, total: int) -> None:
-    store = FakeStore()
-    trials = [planned(seed=k) for k in range(3)]
-    store.add_sweep("s", trials)
-    for trial, one in zip(trials, (0.92, 0.8, 0.98), strict=True):
-        store.end(trial, "completed", one)
+    store = ended([planned(seed=k) for k in range(3)], 0.92, 0.8, 0.98)
     [row] = question(store, "min d where acc > 0.5", seeds=rule).rows
     assert row["acc"] == pytest.approx(acc)
     assert (row["acc_low"], row["acc_high"]) == pytest.approx(wilson(acc, total))

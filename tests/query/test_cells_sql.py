@@ -13,6 +13,7 @@ import pytest
 from fake_store import FakeStore, now, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from questions import ended
 
 from sweepd.query.answers import answer, ask
 from sweepd.query.database import connect
@@ -46,6 +47,17 @@ def record(
         store.steps.append({**where, "seconds": float(step), **score})
 
 
+def completed(
+    rows: Sequence[dict[str, Any]], *histories: Sequence[float], **info: Any
+) -> FakeStore:
+    """A store with a sweep of these trials, which ran to their ends, and their metrics."""
+    scores = [{"acc": accs[-1], "loss": 1 - accs[-1], "step": STEPS} for accs in histories]
+    store = ended(rows, *scores, **info)
+    for row, accs in zip(rows, histories, strict=True):
+        record(store, row, accs)
+    return store
+
+
 def reached(store: FakeStore, **choices: Any) -> list[float | None]:
     views = connect(store, code=now, **choices)
     return [row["flops_to_goal"] for row in views.sql("SELECT flops_to_goal FROM cells").rows]
@@ -71,8 +83,8 @@ def test_it_is_that_of_the_first_check_that_meets_the_goal(cells: Any, rule: str
     expected = []
     for i, seeds in enumerate(cells):
         costs, open_ = [], False
-        for k, (status, accs, ended) in enumerate(seeds):
-            accs = accs if status == "completed" else accs[:ended]
+        for k, (status, accs, checks) in enumerate(seeds):
+            accs = accs if status == "completed" else accs[:checks]
             record(store, rows[i, k], accs)
             last = accs[-1] if status == "completed" else None
             store.end(rows[i, k], status, last, step=10 * len(accs))
@@ -93,12 +105,8 @@ def test_it_is_that_of_the_first_check_that_meets_the_goal(cells: Any, rule: str
 
 
 def test_the_same_views_answer_one_question_after_the_other() -> None:
-    store, texts = FakeStore(), ("min d where acc > 0.9", "min flops_to_goal where acc > 0.9")
-    rows = [trial(d=d) for d in (8, 16)]
-    store.add_sweep("s", rows)
-    for row, accs in zip(rows, [(0.5,) * 4, (0.2, 0.95, 0.6, 0.95)], strict=True):
-        record(store, row, accs)
-        store.end(row, "completed", accs[-1], step=STEPS)
+    texts = "min d where acc > 0.9", "min flops_to_goal where acc > 0.9"
+    store = completed([trial(d=d) for d in (8, 16)], (0.5,) * 4, (0.2, 0.95, 0.6, 0.95))
     views = connect(store, code=now)
     for text in (*texts, *texts):
         assert answer(views, text).rows == ask(store, text, code=now).rows
@@ -106,14 +114,10 @@ def test_the_same_views_answer_one_question_after_the_other() -> None:
 
 
 def test_never_is_null_and_least_is_least() -> None:
-    store = FakeStore()
     rows = [trial(d=d, lr=lr) for d in (8, 16, 32) for lr in ("0.1", "0.2")]
-    store.add_sweep("s", rows)
     histories = [(0.5,) * 4, (0.2, 0.95, 0.6, 0.5), (0.2, 0.3, 0.95, 0.96)]
     histories += [(0.2, 0.95, 0.95, 0.97), (0.95, 0.96, 0.97, 0.98), (0.5, 0.5, 0.5, 0.95)]
-    for row, accs in zip(rows, histories, strict=True):
-        record(store, row, accs)
-        store.end(row, "completed", accs[-1], step=STEPS)
+    store = completed(rows, *histories)
     assert reached(store) == [None, 140, 210, 140, 70, 280]
     [low, high] = ask(store, "min flops_to_goal where acc > 0.9", code=now).rows
     assert (low["lr"], low["value"], low["at"]) == ("0.1", 70, '{"d": 32}')
@@ -124,10 +128,8 @@ def test_never_is_null_and_least_is_least() -> None:
     assert [(row["flops_to_goal"], row["d"]) for row in found.rows] == [(70, 32)]
     assert "left out: 1 cells for which an expression has no value yet" in found.notes
     found = ask(store, "min d where flops_to_goal < 100", code=now)
-    assert [(row["value"], row["verdict"]) for row in found.rows] == [
-        (32, "exact"),
-        (None, "above"),
-    ]
+    told = [(row["value"], row["verdict"]) for row in found.rows]
+    assert told == [(32, "exact"), (None, "above")]
     assert found.about == {"acc"}
     assert found.notes == []
     fitted = ask(store, "fit flops_to_goal ~ d where acc > 0.9", code=now)
@@ -135,13 +137,10 @@ def test_never_is_null_and_least_is_least() -> None:
 
 
 def test_goals_on_loss_are_read_at_checks() -> None:
-    store = FakeStore()
     rows = [trial(d=8), trial(d=16)]
+    store = completed(rows, (0.5, 0.85, 0.7, 0.9), (0.5,) * 4, goal="loss < 0.2")
     store.add_sweep("old", rows[:1], goal="acc > 0.1")
-    store.add_sweep("s", rows, goal="loss < 0.2")
-    for row, accs in zip(rows, ((0.5, 0.85, 0.7, 0.9), (0.5,) * 4), strict=True):
-        record(store, row, accs)
-        store.end(row, "completed", accs[-1], loss=1 - accs[-1], step=STEPS)
+    store.infos = dict(reversed(store.infos.items()))  # the oldest comes first
     assert reached(store) == [140, None]
     assert reached(store, sweeps=["old"]) == [70]
     [row] = ask(store, "min flops_to_goal", code=now, sweeps=["s"]).rows
@@ -150,10 +149,7 @@ def test_goals_on_loss_are_read_at_checks() -> None:
 
 @pytest.mark.parametrize("goal", ["perplexity < 3", "acc >> 1", "acc > 0.9; DROP TABLE x"])
 def test_without_a_goal_that_metrics_can_tell_it_is_null(goal: str) -> None:
-    store = FakeStore()
-    store.add_sweep("s", [trial()], goal=goal)
-    record(store, trial(), (0.95,) * 4)
-    store.end(trial(), "stopped", 0.95, step=STEPS)
+    store = completed([trial()], (0.95,) * 4, goal=goal)
     assert reached(store) == [None]
 
 
@@ -178,29 +174,22 @@ def test_a_trial_shares_the_checks_of_those_it_continued() -> None:
     assert reached(store)[1:] == [210, 210]
 
 
-def test_a_trial_that_diverged_between_checks_never_gets_there() -> None:
-    store = FakeStore()
-    store.add_sweep("s", [trial()])
-    record(store, trial(), (0.5, 0.5, None))
-    store.end(trial(), "diverged", step=30)
+@pytest.mark.parametrize(
+    ("accs", "status", "verdict"),
+    [((0.5, 0.5, None), "diverged", "above"), ((0.5, 0.5), "completed", "open")],
+)
+def test_what_diverged_never_gets_there_and_what_was_not_recorded_may_have(
+    accs: Sequence[float | None], status: str, verdict: str
+) -> None:
+    store = ended([trial()], None)
+    record(store, trial(), accs)
+    store.end(trial(), status, step=10 * len(accs) if status == "diverged" else STEPS)
     [row] = ask(store, "min d where flops_to_goal < 1e9", code=now).rows
-    assert (row["verdict"], reached(store)) == ("above", [None])
-
-
-def test_what_was_not_recorded_to_the_end_is_unknown() -> None:
-    store = FakeStore()
-    store.add_sweep("s", [trial()])
-    record(store, trial(), (0.5, 0.5))
-    store.end(trial(), "completed", 0.5, step=STEPS)
-    [row] = ask(store, "min d where flops_to_goal < 1e9", code=now).rows
-    assert row["verdict"] == "open"
+    assert (row["verdict"], reached(store)) == (verdict, [None])
 
 
 def test_metrics_are_read_for_questions_that_name_it_alone() -> None:
-    store = FakeStore()
-    store.add_sweep("s", [trial()])
-    record(store, trial(), (0.95,) * 4)
-    store.end(trial(), "completed", 0.95, step=STEPS)
+    store = completed([trial()], (0.95,) * 4)
     ask(store, "min d where acc > 0.9", code=now)
     views = connect(store, code=now)
     assert "flops_to_goal" not in views.sql("FROM cells").columns

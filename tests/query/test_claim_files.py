@@ -128,6 +128,8 @@ claims:
   beside: {model: standard}
   holds: value > 2 * other.value
 - {says: is open, ask: min d where acc > 0.9, holds: value > 8, bound: upper}
+- {says: is above an upper bound, ask: min d where acc > 0.9, holds: value <= 2, bound: upper}
+- {says: is above a lower bound, ask: min d where acc > 0.9, holds: value <= 2, bound: lower}
 - {says: elsewhere, ask: min d where acc > 0.9, holds: value > 8, at: {heads: 3}}
 - {says: nowhere, ask: min width where acc > 0.9, holds: value > 8}
 - says: lacks a size
@@ -148,6 +150,8 @@ EXPECTED = {
     "holds": "supported",
     "fails": "contradicted",
     "is open": "cannot tell",
+    "is above an upper bound": "cannot tell",
+    "is above a lower bound": "contradicted",
     "elsewhere": "at other settings",
     "nowhere": "not measured",
     "lacks a size": "cannot tell",
@@ -167,15 +171,15 @@ def store() -> FakeStore:
     return ran(trials, lambda trial: 0.95 if trial["d"] >= trial["n"] else 0.5)
 
 
-def statuses(path: Path, source: FakeStore) -> dict[str, Any]:
-    rows = judged(connect(source, code=now), load_claims(str(path)))
+def statuses(folder: Path, text: str, source: FakeStore) -> dict[str, Any]:
+    """What is said of the claims of a file with this text."""
+    (folder / "mine.yaml").write_text(text)
+    rows = judged(connect(source, code=now), load_claims(str(folder / "mine.yaml")))
     return {row["claim"]: row for row in rows if row["kind"] == "claim"}
 
 
 def test_each_status(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(MINE)
-    found = statuses(path, store())
+    found = statuses(tmp_path, MINE, store())
     assert {claim: row["status"] for claim, row in found.items()} == EXPECTED
     lacking = found["lacks a size"]
     assert "was not measured at size 64" in lacking["evidence"] + lacking["decides"]
@@ -183,38 +187,21 @@ def test_each_status(tmp_path: Path) -> None:
 
 
 def test_a_column_that_no_sweep_has_is_null(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
     ask = "min d where acc > 0.9 and {} and model = 'linear'"
     claims = [
         {"says": text, "ask": ask.format(text), "holds": "value <= 16"}
         for text in ("cot is not false", "cot = true", '"group" is null')
     ]
-    path.write_text(json.dumps({"paper": "mine", "claims": claims}))
-    found = [row["status"] for row in statuses(path, store()).values()]
-    assert found == ["supported", "not measured", "supported"]
-
-
-@pytest.mark.parametrize(("bound", "status"), [("upper", "cannot tell"), ("lower", "contradicted")])
-def test_more_than_an_upper_bound_contradicts_nothing(
-    tmp_path: Path, bound: str, status: str
-) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(
-        "paper: mine\nclaims:\n"
-        f"- {{says: a, ask: min d where acc > 0.9, bound: {bound}, holds: value <= 2}}\n"
-    )
-    assert statuses(path, store())["a"]["status"] == status
+    found = statuses(tmp_path, json.dumps({"paper": "mine", "claims": claims}), store())
+    assert [row["status"] for row in found.values()] == ["supported", "not measured", "supported"]
 
 
 def test_fails_without_a_forecast_bound_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(
-        "paper: mine\nclaims: [{says: a, ask: min d where acc > 0.9, holds: value > 4}]"
-    )
+    text = "paper: mine\nclaims: [{says: a, ask: min d where acc > 0.9, holds: value > 4}]"
     source = store()
-    assert statuses(path, source)["a"]["status"] == "supported"
+    assert statuses(tmp_path, text, source)["a"]["status"] == "supported"
     source.infos["s"]["settle"] = {"factor": 4, "least": 2000, "most": 4000, "share": None}
-    row = statuses(path, source)["a"]
+    row = statuses(tmp_path, text, source)["a"]
     assert row["status"] == "cannot tell" and "not trained" in row["decides"] + row["evidence"]
 
 

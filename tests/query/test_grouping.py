@@ -7,7 +7,7 @@ import json
 
 import pytest
 from fake_store import FakeStore, planned
-from questions import grid, mixed, question
+from questions import ended, grid, mixed, question, ran
 
 from sweepd.errors import UserError
 
@@ -24,8 +24,7 @@ def test_the_default_group_is_what_differs() -> None:
 
 
 def test_a_field_is_written_differently_where_one_sweep_leaves_it_null() -> None:
-    store = FakeStore()
-    store.add_sweep("s", [planned(success=None), planned(success=0.98)])
+    store = ended([planned(success=None), planned(success=0.98)], None, None)
     assert "success" in question(store, "min d where acc > 0.9").columns
 
 
@@ -44,16 +43,13 @@ def merged(store: FakeStore, text: str) -> list[str]:
 
 
 def test_what_by_merges_is_said() -> None:
-    store = FakeStore()
     trials = [
         planned(n, d, value_range=2 * n, levels=levels, heads=heads, success=success)
         for n in (6, 8)
         for d in (8, 16)
         for levels, heads, success in ((1, 2, None), (1, 4, 0.98), (2, 2, None))
     ]
-    store.add_sweep("s", trials)
-    for trial in trials:
-        store.end(trial, "completed", 0.95 if trial["d"] > 8 else 0.5)
+    store = ran(trials, lambda trial: 0.95 if trial["d"] > 8 else 0.5)
     said = "merged: rows are the best over {}, which `by` leaves out"
     for text, fields in {
         "min d by L where acc > 0.9": "heads, levels, success",
@@ -77,8 +73,6 @@ def test_what_by_merges_is_said() -> None:
 
 
 def test_cells_of_different_problems_do_not_beat_one_another() -> None:
-    store = FakeStore()
-    store.task_fields["lis"] = ["n", "levels"]
     trials = [
         planned(n, d, levels=levels, heads=heads)
         for n in (6, 8)
@@ -86,9 +80,11 @@ def test_cells_of_different_problems_do_not_beat_one_another() -> None:
         for levels in (1, 2)
         for heads in (2, 4)
     ]
-    store.add_sweep("s", trials)
-    for t in trials:
-        store.end(t, "completed", (t["d"] * t["heads"] - t["n"]) / (100 * t["levels"]))
+    store = ran(
+        trials,
+        lambda t: (t["d"] * t["heads"] - t["n"]) / (100 * t["levels"]),
+        task_fields={"lis": ["n", "levels"]},
+    )
     answer = question(store, "frontier d, acc")
     assert answer.columns[:6] == ["task", "size", "L", "model", "levels", "d"]
     found = [(row["size"], row["levels"], row["d"]) for row in answer.rows]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from fake_store import FakeStore, Row, planned
-from questions import question, ran
+from questions import grid, question, ran
 
 from sweepd.errors import UserError
 from sweepd.query.claim_files import predictions
-from sweepd.query.growth import slopes
 from sweepd.query.laws import LAW_NAMES
+from sweepd.query.verbs import slopes
 
 WIDTHS = (8, 16, 32, 64, 128, 256)
 COLUMNS = [
@@ -70,11 +70,8 @@ def test_a_row_of_fit() -> None:
 
 
 def test_what_a_smaller_size_failed_with_counts_there_alone() -> None:
-    store = FakeStore()
-    trials = [planned(n, d) for n in (8, 16, 32) for d in WIDTHS]
-    store.add_sweep("s", trials)
-    for n, d in ((8, 8), (8, 16), (16, 16), (32, 16)):
-        store.end(planned(n, d), "completed", 0.95 if d == 16 else 0.5)
+    tried = {(8, 8): 0.5, (8, 16): 0.95, (16, 16): 0.95, (32, 16): 0.95}
+    store = grid({(n, d): tried.get((n, d)) for n in (8, 16, 32) for d in WIDTHS})
     [row] = question(store, "fit d ~ L where acc > 0.9").rows
     assert (row["points"], row["censored"]) == (3, 2)
     assert row["low"] < 0 < row["high"]
@@ -142,19 +139,14 @@ def test_only_what_differs_at_one_size_is_a_group() -> None:
 def test_what_cannot_be_fitted_says_why() -> None:
     answer = question(grown(), "fit d ~ L where acc > 0.9 and n < 20 and model = 'linear'")
     assert answer.rows[0]["reason"] == "2 of 2 points say anything: a fit needs 3"
-    assert [answer.rows[0][name] for name in ("exponent", "low", "high", "factor")] == [
-        *(None,) * 4
-    ]
+    assert {answer.rows[0][name] for name in ("exponent", "low", "high", "factor")} == {None}
     assert answer.rows[0]["predicted"] == "1/2"
     [row] = question(grown(), "fit d ~ L where acc > 0.9 and d = 32 and model = 'linear'").rows
-    assert (row["points"], row["censored"], row["reason"]) == (
-        *(4, 4),
-        "all points but 0 are censored: widen the range of what is minimised",
-    )
+    assert (row["points"], row["censored"]) == (4, 4)
+    assert row["reason"] == "all points are censored: widen the range of what is minimised"
     assert question(grown(), "fit d ~ L where acc > 0.9 and n > 100").rows == []
-    store = FakeStore()
-    store.add_sweep("s", [planned(n, d) for n in (8, 16, 32) for d in WIDTHS])
-    [row] = question(store, "fit d ~ L").rows
+    untried = grid({(n, d): None for n in (8, 16, 32) for d in WIDTHS})
+    [row] = question(untried, "fit d ~ L").rows
     assert (row["points"], row["seeds"]) == (0, 0)
     assert row["reason"] == "0 of 3 points say anything: a fit needs 3"
 
@@ -215,15 +207,11 @@ def test_each_halving_costs_so_many_times_the_steps(times: int) -> None:
     assert 1 < low < times < high
 
 
-def test_too_few_widths_have_no_rate() -> None:
-    store = halving(2, settle=SETTLE)
-    rows = question(store, "min d by n, steps where acc > 0.9 and d >= 32").rows
+def test_too_few_widths_and_a_sweep_that_does_not_settle_have_no_rate() -> None:
+    text = "min d by n, steps where acc > 0.9"
+    rows = question(halving(2, settle=SETTLE), f"{text} and d >= 32").rows
     assert [row["per_halving"] for row in rows] == [None] * 5
-
-
-def test_a_sweep_that_does_not_settle_has_none() -> None:
-    answer = question(halving(2), "min d by n, steps where acc > 0.9")
-    assert "per_halving" not in answer.columns
+    assert "per_halving" not in question(halving(2), text).columns
 
 
 def test_cells_of_a_loop_without_steps_say_nothing() -> None:

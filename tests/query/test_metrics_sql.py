@@ -1,19 +1,16 @@
 """The view `metrics` over real files: large files are scanned and small ones are read. The rows are
 those of a slow twin that reads each file and compares all rows. A scan asks for parts of a file,
-and reaches no other file. Tables that are lent answer as their copies. Covers
-`query/metrics.py`."""
+and reaches no other file. Covers `query/metrics.py`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fake_store import FakeStore, planned
@@ -24,7 +21,6 @@ from object_store import Proxy
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.query.database import Views, connect
 from sweepd.query.metrics import newest_steps
-from sweepd.query.sandbox import copy, lend, sandbox
 from sweepd.store import tables
 from sweepd.store.bucket import ObjectFolder
 from sweepd.store.local import LocalFolder
@@ -38,28 +34,6 @@ A, B, C = "aa" * 10, "bb" * 10, "cc" * 10
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """All files count as large, whatever their size."""
     monkeypatch.setattr(tables, "SMALL_BYTES", -1)
-
-
-one_sandbox = cache(sandbox)
-
-
-@given(
-    scores=st.lists(st.none() | st.sampled_from([0.5, float("nan"), float("inf"), -float("inf")])),
-    operator=st.sampled_from(["<", "<=", "=", "<>", ">=", ">", "IS DISTINCT FROM"]),
-    bound=st.sampled_from(["0.5", "'nan'", "'inf'", "'-inf'", "NULL"]),
-)
-def test_a_table_that_is_lent_answers_as_its_copy(
-    scores: list[float | None], operator: str, bound: str
-) -> None:
-    """To DuckDB NaN equals itself and is above all numbers; Arrow sees that otherwise."""
-    table = pa.table({"number": range(len(scores)), "acc": pa.array(scores, pa.float64())})
-    con = one_sandbox()
-    con.execute("DROP TABLE IF EXISTS copied; DROP VIEW IF EXISTS raw.lent")
-    copy(con, "copied", table)
-    lend(con, "raw.lent", table)
-    where = f"WHERE acc {operator} {bound}::DOUBLE ORDER BY number"
-    copied, lent = (f"SELECT number FROM {name} {where}" for name in ("copied", "raw.lent"))
-    assert con.execute(copied).fetchall() == con.execute(lent).fetchall()
 
 
 def steps(id: str, *numbers: int, attempt: int = 1000, **more: Any) -> list[dict[str, Any]]:
@@ -257,22 +231,24 @@ def test_a_file_that_cannot_be_read_any_more_ends_the_question(tmp_path: Path) -
         found.fetch("SELECT avg(loss) FROM metrics")
 
 
-def test_threads_share_an_open_file(tmp_path: Path) -> None:
-    """Each thread seeks and reads, and other threads do so in between."""
-    store = Store.create(str(tmp_path))
+def with_row_groups(address: str) -> Store:
+    """A store with one file of 20 row groups, each of one trial."""
+    store = Store.create(address)
     with patch("sweepd.store.parquet.ROW_GROUP", 2000):
         store.write_metrics([row for i in range(20) for row in steps(f"{i:020x}", *range(2000))])
-    found = views(store)
+    return store
+
+
+def test_threads_share_an_open_file(tmp_path: Path) -> None:
+    """Each thread seeks and reads, and other threads do so in between."""
+    found = views(with_row_groups(str(tmp_path)))
     for _ in range(5):
         [row] = found.sql("SELECT count(loss) AS n, sum(step) AS s FROM metrics").rows
         assert row == {"n": 40_000, "s": 20 * 1999 * 1000}
 
 
 def test_an_object_store_is_asked_for_parts(s3: Proxy, bucket: str) -> None:
-    store = Store.create(f"s3://{bucket}/results")
-    with patch("sweepd.store.parquet.ROW_GROUP", 2000):
-        rows = [row for i in range(20) for row in steps(f"{i:020x}", *range(2000))]
-        store.write_metrics(rows)
+    store = with_row_groups(f"s3://{bucket}/results")
     found = views(store)
     assert scanned(found) == 1
     parts: list[int] = []

@@ -12,7 +12,7 @@ import pytest
 from fake_store import FakeStore, Row, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from questions import grid, mixed, question, ran, verdicts
+from questions import ended, grid, mixed, question, ran, verdicts
 from twins import POOL, SEEDS, Point, min_verdicts, outcome
 
 from sweepd.query.minima import Candidate, judge
@@ -84,15 +84,13 @@ def test_verdicts_are_those_of_the_slow_twin(data: st.DataObject, rule: str, cou
     pairs = st.sets(st.sampled_from(list(itertools.product(SIZES, WIDTHS))))
     lrs = data.draw(st.sampled_from([("0.01",), ("0.01", "0.1")]))
     points: list[Point] = [(n, d, lr) for n, d in sorted(data.draw(pairs)) for lr in lrs]
-    store, cells = FakeStore(), {}
     every = [planned(n, d, k, lr=lr) for n, d, lr in points for k in range(count)]
-    store.add_sweep("s", every, tune=["train.lr"], **{"pass": rule})
-    for n, d, lr in points:
-        seeds = data.draw(st.lists(SEEDS, min_size=count, max_size=count))
-        for k, seed in enumerate(seeds):
-            if seed is not None:
-                store.end(planned(n, d, k, lr=lr), *seed)
-        cells[n, d, lr] = outcome(seeds, rule, lambda acc: acc > 0.9)
+    seeds = [data.draw(st.lists(SEEDS, min_size=count, max_size=count)) for _ in points]
+    cells = {
+        point: outcome(of_point, rule, lambda acc: acc > 0.9)
+        for point, of_point in zip(points, seeds, strict=True)
+    }
+    store = ended(every, *itertools.chain(*seeds), tune=["train.lr"], **{"pass": rule})
     answer = question(store, "min d where acc > 0.9")
     found = {
         row["size"]: tuple(row[name] for name in ("verdict", "value", "fail", "inferred"))
@@ -154,21 +152,16 @@ def test_a_condition_that_nothing_can_meet_fails_nowhere_before_training() -> No
         for rows in told({(6, 16): unfinished, (8, 16): unfinished}):
             assert {kind for kind, *_ in rows} == {"open"}
     assert told({(8, 16): 0.5, (8, 32): 0.6}) == 3 * [[("above", None, 32, 0)]]
-
-
-def test_a_condition_that_everything_meets_fails_nowhere() -> None:
-    store = grid({(8, 16): None, (8, 32): 0.5})
-    assert verdicts(store, "min d where acc >= 0") == [("at most", 16, None, 0)]
+    everything = verdicts(grid({(8, 16): None, (8, 32): 0.5}), "min d where acc >= 0")
+    assert everything == [("at most", 16, None, 0)]
 
 
 def test_a_minimised_score_is_no_setting_of_which_a_larger_one_must_pass() -> None:
     """The answer is the least loss among the cells that pass. A cell without a loss yet may have a
     lower one."""
-    store = FakeStore()
     trials = [planned(d=d) for d in (8, 16, 32, 64)]
-    store.add_sweep("s", trials)
-    for trial, acc, loss in zip(trials, (0.5, 0.95, 0.97), (0.6, 0.3, 0.2), strict=False):
-        store.end(trial, "completed", acc, loss=loss)
+    scores = [{"acc": a, "loss": x} for a, x in ((0.5, 0.6), (0.95, 0.3), (0.97, 0.2))]
+    store = ended(trials, *scores, None)
     assert verdicts(store, "min loss by size where acc > 0.9") == [("at most", 0.2, None, 0)]
     assert verdicts(store, "min loss by size where acc < 0.6") == [("at most", 0.6, None, 0)]
     assert verdicts(store, "min acc - 1 by size where loss < 0.4") == [
@@ -232,26 +225,13 @@ def states(store: FakeStore) -> dict[tuple[int, int], str]:
 
 
 def test_every_state_of_a_cell() -> None:
-    store = grid(
-        {
-            (8, 8): 0.5,
-            (8, 16): 0.95,
-            (8, 32): ("failed", None),
-            (8, 64): None,
-            (10, 8): None,  # failed at the smaller size
-            (10, 16): ("stopped", 0.6),
-            (10, 32): 0.95,
-        }
-    )
-    assert states(store) == {
-        (8, 8): "failed",
-        (8, 16): "passed",
-        (8, 32): "unfinished",
-        (8, 64): "untried",
-        (10, 8): "inferred",
-        (10, 16): "ended early",
-        (10, 32): "passed",
-    }
+    cells: dict[tuple[int, int], tuple[Any, str]] = {
+        (8, 8): (0.5, "failed"), (8, 16): (0.95, "passed"), (8, 64): (None, "untried"),
+        (8, 32): (("failed", None), "unfinished"), (10, 8): (None, "inferred"),
+        (10, 16): (("stopped", 0.6), "ended early"), (10, 32): (0.95, "passed"),
+    }  # fmt: skip
+    store = grid({at: ending for at, (ending, _) in cells.items()})
+    assert states(store) == {at: state for at, (_, state) in cells.items()}
     assert states(grid({(8, 8): None, (8, 16): 0.5, (8, 32): 0.95}))[8, 8] == "inferred"
 
 

@@ -13,14 +13,13 @@ from math import inf
 from typing import Any
 
 import pytest
-from fake_store import FakeStore, now, planned
+from fake_store import FakeStore, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from questions import ended, question, ran
 from twins import POOL, SEEDS, outcome
 
 from sweepd.grid.axes import canonical
-from sweepd.query.answers import ask
-from sweepd.query.database import Answer
 
 
 def rule(base: float, **more: float) -> str:
@@ -39,27 +38,14 @@ Cells = dict[tuple[str, int, int], dict[tuple[str, int], Any]]
 """By model, size and d: the seeds of each lr and warmup."""
 
 
-def question(store: FakeStore, text: str, **choices: Any) -> Answer:
-    answer = ask(store, text, code=now, **choices)
-    assert all(list(row) == answer.columns for row in answer.rows)
-    return answer
-
-
-def trial(point: Point, seed: int = 0) -> dict[str, Any]:
-    model, n, d, lr, warmup = point
-    return planned(n, d, seed, model, lr=lr, warmup=warmup)
-
-
 def store_of(points: dict[Point, Any], **info: Any) -> FakeStore:
-    """Each point's seeds ended as given: (status, acc), or None where a seed was not tried."""
-    store = FakeStore()
-    every = [trial(point, k) for point, seeds in points.items() for k in range(len(seeds))]
-    store.add_sweep("s", every, tune=TUNE, **info)
-    for point, seeds in points.items():
-        for k, seed in enumerate(seeds):
-            if seed is not None:
-                store.end(trial(point, k), *seed)
-    return store
+    """Each point's seeds ended as given (`questions.ended`)."""
+    every = [
+        planned(n, d, k, model, lr=lr, warmup=warmup)
+        for (model, n, d, lr, warmup), seeds in points.items()
+        for k in range(len(seeds))
+    ]
+    return ended(every, *itertools.chain(*points.values()), tune=TUNE, **info)
 
 
 # The twin
@@ -170,10 +156,7 @@ def test_min_is_the_slow_twin_s(data: st.DataObject, pool: str, count: int) -> N
         if not passed:
             assert row["verdict"] == ("above" if ds[-1] in failed else "open")
         tried = [d for d in ds if any(any(seeds) for seeds in cells[line[d]].values())]
-        if not tried:
-            assert (row["at"], row["edge"], row["acc"]) == (None, None, None)
-            continue
-        shown = row["value"] or tried[-1]
+        shown = row["value"] or (tried or ds)[-1]
         acc, winners = best_of(cells[line[shown]], pool, bool(passed))
         if not winners:
             assert (row["at"], row["edge"], row["acc"]) == (None, None, None)
@@ -193,8 +176,8 @@ def test_the_frontier_is_the_slow_twin_s(data: st.DataObject) -> None:
     answer = question(store_of(points), "frontier d, acc")
     settled = {}
     for key, cell in cells_of(points).items():
-        ended = {v: seeds for v, seeds in cell.items() if seeds[0] and seeds[0][0] != "stopped"}
-        acc, winners = best_of(ended, "median", passes=False)
+        ran_on = {v: seeds for v, seeds in cell.items() if seeds[0] and seeds[0][0] != "stopped"}
+        acc, winners = best_of(ran_on, "median", passes=False)
         if winners:
             settled[key] = acc
     expected = {
@@ -240,40 +223,31 @@ def test_conditions_are_about_the_best_value(points: dict[Point, float]) -> None
 
 
 def test_conditions_on_loss_that_ask_for_a_bad_one() -> None:
-    store = FakeStore()
     trials = [planned(d=d, lr=lr) for d in (8, 16) for lr in ("0.1", "0.2")]
-    store.add_sweep("s", trials, tune=["train.lr"])
-    for one, loss in zip(trials, (0.1, 0.9, 0.8, 0.9), strict=True):
-        store.end(one, "completed", loss=loss)
+    store = ended(trials, *({"loss": loss} for loss in (0.1, 0.9, 0.8, 0.9)), tune=["train.lr"])
     for text, value in {"loss > 0.5": 16, "loss < 0.5": 8, "loss between 0.7 and 0.85": 16}.items():
         [row] = question(store, f"min d where {text}").rows
         assert row["value"] == value
 
 
 def test_one_value_must_meet_the_whole_condition() -> None:
-    store = FakeStore()
-    trials = [planned(lr=lr) for lr in ("0.1", "0.2")]
-    store.add_sweep("s", trials, tune=["train.lr"])
-    store.end(trials[0], "completed", 0.95, loss=0.5)
-    store.end(trials[1], "completed", 0.5, loss=0.1)
+    scores = {"acc": 0.95, "loss": 0.5}, {"acc": 0.5, "loss": 0.1}
+    store = ended([planned(lr=lr) for lr in ("0.1", "0.2")], *scores, tune=["train.lr"])
     [row] = question(store, "min d where acc > 0.9 and loss < 0.2").rows
     assert row["verdict"] == "above"
 
 
 def test_a_fit_is_that_of_the_best_values() -> None:
-    tuned, best = FakeStore(), FakeStore()
     good = {n: str(0.1 * n) for n in (8, 16, 32, 64)}
     trials = [
         planned(n, d, lr=lr) for n in good for d in (8, 16, 32, 64, 128) for lr in good.values()
     ]
-    tuned.add_sweep("s", trials, tune=["train.lr"])
     winners = [one for one in trials if one["lr"] == good[one["n"]]]
-    best.add_sweep("s", winners)
-    for one in trials:
-        acc = 0.95 if one in winners and one["d"] >= 2 * one["n"] else 0.5
-        tuned.end(one, "completed", acc)
-        if one in winners:
-            best.end(one, "completed", acc)
+
+    def acc(one: dict[str, Any]) -> float:
+        return 0.95 if one in winners and one["d"] >= 2 * one["n"] else 0.5
+
+    tuned, best = ran(trials, acc, tune=["train.lr"]), ran(winners, acc)
     text = "fit d ~ L where acc > 0.9"
     answer = question(tuned, text)
     assert answer.rows == question(best, text).rows
@@ -290,12 +264,8 @@ LADDER = [rule(base) for base in (1e-3, 2e-3, 4e-3)]
 
 
 def one_cell(accs: dict[Any, float], axis: str = "lr", d: int = 32) -> FakeStore:
-    store = FakeStore()
-    trials = {value: planned(d=d, **{axis: value}) for value in accs}
-    store.add_sweep("s", list(trials.values()), tune=[f"train.{axis}"])
-    for value, acc in accs.items():
-        store.end(trials[value], "completed", acc)
-    return store
+    trials = [planned(d=d, **{axis: value}) for value in accs]
+    return ended(trials, *accs.values(), tune=[f"train.{axis}"])
 
 
 @pytest.mark.parametrize(
@@ -370,9 +340,8 @@ def test_a_cell_fails_once_all_its_values_have() -> None:
 def test_an_axis_that_the_question_names_is_no_nuisance() -> None:
     scores = {"0.001": 0.95, "0.002": 0.5, "0.004": 0.97}
     store = one_cell(scores)
-    assert [row["value"] for row in question(store, "min d by lr where acc > 0.9").rows] == [
-        *(32, None, 32)
-    ]
+    rows = question(store, "min d by lr where acc > 0.9").rows
+    assert [row["value"] for row in rows] == [32, None, 32]
     where = question(store, "min d where acc > 0.9 and lr <> '0.004'").rows[0]
     assert (where["acc"], where["edge"], json.loads(where["at"])) == (0.95, "lr", {"lr": "0.001"})
     [row] = question(store, "min cast(lr as double) where acc > 0.9").rows
@@ -380,15 +349,11 @@ def test_an_axis_that_the_question_names_is_no_nuisance() -> None:
 
 
 def test_a_cost_that_depends_on_a_nuisance_axis_is_still_a_cost() -> None:
-    store = FakeStore()
     trials = [planned(steps=steps) | {"train_flops": 10.0 * steps} for steps in (1, 2, 3)]
-    store.add_sweep("s", trials, tune=["train.steps"])
-    for one, acc in zip(trials, (0.5, 0.95, 0.97), strict=True):
-        store.end(one, "completed", acc)
+    store = ended(trials, 0.5, 0.95, 0.97, tune=["train.steps"])
     [row] = question(store, "min train_flops where acc > 0.9").rows
     assert (row["value"], row["fail"], row["verdict"]) == (20.0, 10.0, "exact")
-    assert [r["train_flops"] for r in question(store, "frontier train_flops, acc").rows] == [
-        *(10, 20, 30)
-    ]
+    rows = question(store, "frontier train_flops, acc").rows
+    assert [row["train_flops"] for row in rows] == [10, 20, 30]
     [row] = question(store, "min d where acc > 0.9").rows
     assert (row["acc"], row["edge"]) == (0.97, "steps")

@@ -116,24 +116,18 @@ def shipped(path: Path) -> Plan:
 
 
 @pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
-def test_every_shipped_grid_plans(path: Path) -> None:
-    found = shipped(path)
-    assert found.grid.name == path.stem
-    assert found.warnings == ()
-    assert found.trials
-
-
-@pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
-def test_every_shipped_grid_says_what_it_answers(path: Path) -> None:
+def test_every_shipped_grid_plans_and_says_what_it_answers(path: Path) -> None:
     """Its comment has a question in words. After it come questions about this sweep, in columns
     that it has."""
+    found = shipped(path)
+    assert (found.grid.name, found.warnings) == (path.stem, ()) and found.trials
     lines = path.read_text().splitlines()
     comment = "\n".join(line for line in lines if line.startswith("#"))
     assert lines[0].startswith("# ")
     asked = re.findall(r'sweepd query "((?:min|frontier|fit) [^"\n]+)', comment)
     assert "?" in comment or "sweepd compare paper" in comment
     assert asked or "sweepd compare paper" in comment
-    axes = {name for trial in shipped(path).trials for name in trial.axes}
+    axes = {name for trial in found.trials for name in trial.axes}
     columns = [*axes, "task", "model", "size", "L", "params", "flops", "state_bytes"]
     columns += ["train_flops", "acc", "loss"]
     for text in asked:

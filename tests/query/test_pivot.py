@@ -10,22 +10,16 @@ import pytest
 from fake_store import FakeStore, planned
 from hypothesis import given
 from hypothesis import strategies as st
-from questions import mixed, planned_on, question
+from questions import ended, mixed, planned_on, question
 
 from sweepd.query.deciding import UNCONFIRMED
 from sweepd.query.readable import MARKS, entry, lines
 
 VERDICTS = ("exact", "bracketed", "at most", "above", "open", "not monotone")
 HOLDS = {
-    "value": 16,
-    "fail": 8,
-    "verdict": "exact",
-    "steps": 500,
-    "fail_steps": 8000,
-    "holds_to": 32_000,
-    "why": "",
-    "rates": 3,
-}
+    "value": 16, "fail": 8, "verdict": "exact", "steps": 500, "fail_steps": 8000,
+    "holds_to": 32_000, "why": "", "rates": 3,
+}  # fmt: skip
 NO_PASS: dict[str, Any] = {"value": None, "steps": None, "fail_steps": 4000}
 UNKNOWN = {"holds_to": None, "why": "w"}
 
@@ -111,16 +105,14 @@ def test_a_goal_stands_where_the_question_names_no_threshold() -> None:
 
 
 def test_a_table_for_each_task_and_nothing_where_a_model_was_not_tried() -> None:
-    store = FakeStore()
-    store.task_fields["arithmetic"] = ["operators"]
     trials = [
         planned(8, 16, model="linear"),
         planned(8, 16),
         planned(10, 16),
         planned_on("arithmetic", 4, 16, "standard"),
     ]
-    store.add_sweep("s", trials, size_fields={"lis": "n", "arithmetic": "operators"})
-    store.end(trials[0], "completed", 0.95)
+    fields = {"lis": "n", "arithmetic": "operators"}
+    store = ended(trials, 0.95, None, None, None, size_fields=fields)
     found = text(store, "min d by size where acc>0.9")
     assert found[0] == "Least d with acc > 0.9 on arithmetic (1 seed)"
     assert found[1].split() == ["operators", "standard"]
@@ -131,10 +123,8 @@ def test_a_table_for_each_task_and_nothing_where_a_model_was_not_tried() -> None
 @pytest.mark.parametrize("width", [24, 40, 80, None])
 def test_no_line_is_too_long_and_no_model_is_lost(width: int | None) -> None:
     models = [f"model{i}" for i in range(9)]
-    store = FakeStore()
     trials = [planned(n, 16, model=model) for n, model in product((6, 8), models)]
-    store.add_sweep("s", trials)
-    found = text(store, "min d where acc>0.9", width)
+    found = text(ended(trials, *(None for _ in trials)), "min d where acc>0.9", width)
     if width:
         assert max(map(len, found)) <= width
     heads = [line.split()[2:] for line in found if line.split()[:2] == ["n", "L"]]

@@ -40,6 +40,7 @@ def test_a_curve_has_what_was_measured_before_the_trial_began_on_its_own() -> No
         (second, [80, 120, 160, 200], first["id"]),
         (third, [200, 300, 400], second["id"]),
     )
+    assert curves(views, [], "acc", 100) == {}
     found = curves(views, [third["id"]], "acc", 100)
     assert list(found) == [third["id"]]
     steps = [20, 40, 60, 80, 120, 160, 200, 300, 400]
@@ -55,7 +56,3 @@ def test_curves_are_thinned_evenly_to_their_last_points() -> None:
             every = -(-lengths[trial] // most)
             steps = range(10 * lengths[trial], 0, -10 * every)
             assert [step for step, _ in curve] == list(steps)[::-1] and len(curve) <= most
-
-
-def test_without_trials_there_is_no_curve() -> None:
-    assert curves(recorded((planned(), [10], None)), [], "acc", 10) == {}

@@ -9,7 +9,7 @@ import pytest
 from fake_store import FakeStore, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from questions import question, ran
+from questions import ended, question, ran
 
 from sweepd.errors import UserError
 
@@ -27,23 +27,20 @@ SCORES = {(8, 0): 0.5, (8, 1): 0.7, (8, 2): 0.6, (16, 0): 0.2, (16, 1): 0.8, (16
 
 def losing(losses: dict[int, tuple[float | None, ...]]) -> FakeStore:
     """A store whose goal is a loss: by d the loss at each rate. None diverged."""
-    store = FakeStore()
     trials = [planned(d=d, lr=rate) for d in losses for rate in RATES]
-    store.add_sweep("s", trials, goal="loss < 0.1")
-    for trial in trials:
-        loss = losses[trial["d"]][RATES.index(trial["lr"])]
-        acc = None if loss is None else 0.5
-        store.end(trial, "diverged" if loss is None else "completed", acc, loss=loss)
-    return store
+    every = [loss for of_d in losses.values() for loss in of_d]
+    scores = ["diverged" if loss is None else {"acc": 0.5, "loss": loss} for loss in every]
+    return ended(trials, *scores, goal="loss < 0.1")
 
 
 def test_the_best_rate_by_width_and_where_the_range_was_too_narrow() -> None:
     answer = question(rates(SCORES), "best lr by d")
     assert answer.columns[:6] == ["task", "d", "model", "lr", "acc", "values"]
-    told = [
-        tuple(row[name] for name in ("d", "lr", "acc", "values", "edge")) for row in answer.rows
+    names = ("d", "lr", "acc", "values", "edge")
+    assert [tuple(row[name] for name in names) for row in answer.rows] == [
+        (8, "0.01", 0.7, 3, ""),
+        (16, "0.1", 0.95, 3, "lr"),
     ]
-    assert told == [(8, "0.01", 0.7, 3, ""), (16, "0.1", 0.95, 3, "lr")]
     tuned = question(rates(SCORES, tune=["train.lr"]), "best lr by d")
     assert [row["lr"] for row in tuned.rows] == ["0.01", "0.1"]
 
@@ -54,18 +51,13 @@ def test_a_condition_selects_and_without_by_the_group_is_that_of_min() -> None:
     assert question(rates(SCORES), "best lr by d where acc > 0.9").rows[0]["d"] == 16
 
 
-def test_the_loss_decides_where_the_goals_are_about_it() -> None:
-    [row] = question(losing({8: (0.3, 0.2, 0.4)}), "best lr by d").rows
-    assert (row["lr"], row["loss"]) == ("0.01", 0.2)
-
-
-def test_a_rate_that_diverged_was_tried() -> None:
+def test_the_loss_decides_where_the_goals_are_about_it_and_a_rate_that_diverged_was_tried() -> None:
     """So the best rate does not lie at the edge of those that were tried."""
     store = losing({8: (0.3, 0.2, None)})
     for text in ("best lr by d", "best lr by d where loss < 0.25"):
         answer = question(store, text)
         [row] = answer.rows
-        assert (row["lr"], row["values"], row["edge"]) == ("0.01", 3, "")
+        assert (row["lr"], row["loss"], row["values"], row["edge"]) == ("0.01", 0.2, 3, "")
         assert not any(note.startswith("left out") for note in answer.notes)
 
 
@@ -79,11 +71,7 @@ def test_a_group_without_a_winner_is_named() -> None:
 
 
 def test_a_seed_that_a_rule_stopped_does_not_count() -> None:
-    store = FakeStore()
-    trials = [planned(d=8, seed=seed) for seed in range(3)]
-    store.add_sweep("s", trials)
-    for trial, acc in zip(trials, (0.7, 0.7, None), strict=True):
-        store.end(trial, "completed" if acc else "stopped", acc)
+    store = ended([planned(d=8, seed=seed) for seed in range(3)], 0.7, 0.7, "stopped")
     [row] = question(store, "max acc by d").rows
     assert (row["acc"], row["seeds"]) == (0.7, 2)
 

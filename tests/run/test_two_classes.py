@@ -1,6 +1,6 @@
 """Two classes of the same name in two files, from the grid to the answer. Each has its own trials,
 its own row and its own past. Taking over the trials of earlier code never mixes the two. Covers
-`query/reading.py`."""
+`query/selection.py`."""
 
 from __future__ import annotations
 

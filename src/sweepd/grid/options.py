@@ -36,7 +36,7 @@ OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
 """The columns of cells that are no scores. No field and no metric may take these names."""
 OF_SQL = (
     *("fresh", "family", "carried", "carries", "maker", "trial", "until"),
-    *("latest_sweep", "settling_sweep"),
+    *("latest_sweep", "settling_sweep", "rowid"),
 )
 """The names with which the SQL of questions tells seeds and trials apart (`query.cells_sql`). No
 field and no metric may take these either."""

@@ -5,41 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import inf, isfinite
+from math import inf
 from typing import Any
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid.options import OF_ANSWERS, Goal
-from sweepd.query.cells import Cell, judged, score_columns
+from sweepd.query import expressions
+from sweepd.query.cells import Cell, judged
 from sweepd.query.cells_sql import COSTS, MEASURED
 from sweepd.query.database import Answer, Summary, Views, connect, needed_by
-from sweepd.query.expressions import (
-    TRUE,
-    Column,
-    Compare,
-    Constant,
-    Node,
-    conjunction,
-    conjuncts,
-    goal_of,
-    of_goal,
-    over_mixed,
-)
+from sweepd.query.expressions import TRUE, Column, Compare, Constant, Node, conjunction, conjuncts
 from sweepd.query.grouping import Grouping, group
 from sweepd.query.minima import Merit
-from sweepd.query.nuisance import fewest_steps, tuned, within_budgets
+from sweepd.query.nuisance import tuned, within_budgets
 from sweepd.query.parser import Question, parse
 from sweepd.query.selection import CodeChoice, Source
-from sweepd.query.verbs import VerbRows, best, frontier, greatest, least
+from sweepd.query.verbs import rows_of, with_cost_of_halving
 from sweepd.statuses import DONE
 
 MOST_VALUES = 12
-"""How many values of a column a note lists at most, where a question asks for a value that no cell
-has."""
-_SPACED = re.compile(r"('(?:[^']|'')*')|\s*(<=|>=|<>|!=|==|[<>=])\s*")
-"""Matches a text in quotes, which stays as it is, or a comparison, which gets a space on either
-side."""
+"""How many values of a column a note lists, where a question asks for one that no cell has."""
 
 
 def ask(
@@ -50,22 +36,20 @@ def ask(
     sweeps: Sequence[str] | None = None,
     seeds: str | None = None,
 ) -> Answer:
-    """Returns the answer to a question over some sweeps, or over the whole store.
-
-    `seeds` (median, all, any or mean) overrides the pass rule of the grids. Raises UserError if the
-    question, a sweep's name or the rule is wrong.
-    """
+    """Returns the answer to a question over some sweeps, or over the whole store. `seeds` (median,
+    all, any or mean) overrides the pass rule of the grids. Raises UserError if the question, a
+    sweep's name or the rule is wrong."""
     needed = needed_by(text)
     return answer(connect(source, code=code, sweeps=sweeps, seeds=seeds, needed=needed), text)
 
 
 def answer(views: Views, text: str) -> Answer:
-    """Returns the answer to a question over views that exist already. Raises UserError if the
-    question is wrong."""
+    """Returns the answer to a question over these views. Raises UserError if it is wrong."""
     if not views.axes:
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     damaged = (*views.damaged, *views.prepare(text))
-    question = _with_score(views, parse(text, views.columns, views.own, views.connection))
+    question = parse(text, views.columns, views.own, views.connection)
+    verb = question.verb
 
     # What the question says of anything but scores selects cells. What it says of scores is the
     # condition that they pass or fail.
@@ -73,47 +57,45 @@ def answer(views: Views, text: str) -> Answer:
     selection = conjunction([part for part in where if not part.scores])
     condition = conjunction([part for part in where if part.scores])
     notes, asked = list(views.notes), question.condition
-    if question.verb in ("min", "fit") and condition == TRUE:
+    if verb in ("min", "fit") and condition == TRUE:
         goal = _goal(views)
-        condition = of_goal(goal, views.own)
+        condition = expressions.of_goal(goal, views.own)
         asked = f"{goal} where {asked}" if asked else str(goal)
         names = " or ".join(("acc", "loss", *views.own))
         notes.append(f"the question asks nothing of {names}, so the goal decides: {goal}")
+    if verb == "best":
+        # It judges by a metric of a user's own if one counts, else by the loss if that alone counts
+        # and by acc otherwise. What counts is what the condition mentions, or else the goals.
+        infos = views.selection.infos.values()
+        counts = condition.about or {info.goal.partition(" ")[0] for info in infos}
+        own = (name for name in views.own if name in counts)
+        score = next(own, "loss" if counts == {"loss"} else "acc")
+        question = replace(question, expressions=((score, Column(score, views.own.get(score))),))
 
     about = condition.about.union(*(node.about for _, node in question.expressions))
-    own = {name: better for name, better in views.own.items() if name in about}
+    own_metrics = {name: better for name, better in views.own.items() if name in about}
     texts = {name for name, kind in views.raw_types.items() if kind == "VARCHAR"}
-    every = judged(views, question, over_mixed(selection, texts), condition, own)
-    selected = [cell for cell, is_selected in every if is_selected]
+    every = judged(
+        views, question, expressions.over_mixed(selection, texts), condition, own_metrics
+    )
+    selected = [cell for cell in every if cell.selected]
     if not selected:
-        notes += _unmet(conjuncts(selection), [cell for cell, _ in every])
-    grouping = group(views, question, [cell for cell, _ in every], selected)
-    _refuse_columns_of(question, grouping.group, own)
+        notes += _unmet(conjuncts(selection), every)
+    grouping = group(views, question, every, own_metrics)
+    _refuse_columns_of(grouping, own_metrics)
 
     # Cells that differ in nuisance axes alone become one, which stands for the best of them. In a
-    # sweep that settles its answers the steps are such an axis, and of cells that pass the one with
-    # the fewest steps is the best.
-    merit = _merit(question, condition, own)
-    by_budget = views.selection.settles and question.verb == "min" and "steps" in grouping.group
-    cells = within_budgets(selected, views.apart) if by_budget else selected
-    budgets = "steps" if views.selection.settles else None
-    rank = fewest_steps(merit) if budgets and question.verb in ("min", "fit") else merit
-    cells = tuned(cells, grouping.tuned, views.apart, condition, rank, budgets)
-
+    # sweep that settles its answers the steps are such an axis.
+    merit = _merit(question, condition, own_metrics)
+    by_budget = views.selection.settles and verb == "min" and "steps" in grouping.group
+    cells = within_budgets(selected, views.identity) if by_budget else selected
+    cells = tuned(grouping, cells, condition, merit)
     notes += _notes(question, cells, condition)
-    result = _rows(views, question, grouping, cells, condition, merit, score_columns(own))
+    result = rows_of(grouping, cells, condition, merit)
     if by_budget:
-        from sweepd.query.growth import with_cost_of_halving  # the laws take a while
-
         as_they_ran = [cell for cell in selected if cell.has_values]
         result = with_cost_of_halving(result, grouping, as_they_ran)
-    notes += [*result.notes, *_edge_notes(grouping, result.deciding)]
-    partial = sum(not cell.complete for cell in result.deciding)
-    if partial and any(node.scores for _, node in question.expressions):
-        notes.append(
-            f"partial: {partial} of {len(result.deciding)} cells shown are judged by fewer seeds, "
-            "or values of nuisance axes, than are planned"
-        )
+    notes += [*result.notes, *_notes_on_rows(grouping, result.deciding)]
     columns, rows = result.columns, result.rows
     if views.code_column and "code" not in columns:  # each task and model has one
         codes = {(cell.row["task"], cell.row["model"]): cell.row["code"] for cell in cells}
@@ -124,35 +106,17 @@ def answer(views: Views, text: str) -> Answer:
         rows,
         notes,
         damaged,
-        question.verb,
+        verb,
         grouping.group,
         about or frozenset({"acc"}),
-        goal_of(condition),
-        result.make_cells,
-        _summary(views, question, asked, selected) if question.verb == "min" else None,
+        expressions.goal_of(condition),
+        result.cells,
+        _summary(views, question, asked, selected) if verb == "min" else None,
     )
 
 
-def _with_score(views: Views, question: Question) -> Question:
-    """Returns a question of `best` with the score by which it judges. Any other question stays as
-    it is.
-
-    The condition says which scores count, or the goals do where the condition mentions none. The
-    question judges by a metric of a user's own if one counts. Else it judges by the loss if that
-    alone counts, and by acc otherwise.
-    """
-    if question.best is None:
-        return question
-    goals = frozenset(info.goal.partition(" ")[0] for info in views.selection.infos.values())
-    about = (question.where or TRUE).about or goals
-    own = (name for name in views.own if name in about)
-    score = next(own, "loss" if about == {"loss"} else "acc")
-    return replace(question, expressions=((score, Column(score, views.own.get(score))),))
-
-
 def _goal(views: Views) -> Goal:
-    """Returns the goal that the sweeps have in common. Raises UserError if their goals differ or
-    are not known, or if the goal cannot be read or names no known score."""
+    """The goal that the sweeps have in common."""
     goals = {info.goal for info in views.selection.infos.values()}
     if len(goals) != 1:
         have = f"differ: {'; '.join(sorted(goals))}" if goals else "are not known"
@@ -168,64 +132,30 @@ def _goal(views: Views) -> Goal:
 
 
 def _merit(question: Question, condition: Node, own: Iterable[str]) -> Merit:
-    """Returns the function that says how good a cell is.
-
-    A frontier and `best` go by their own score. Other questions go by the first of `own`, the
-    metrics of users' own tasks and loops that they name. Without one they go by the loss if the
-    condition is about nothing else, and by the accuracy otherwise.
-    """
+    """The function that says how good a cell is. A frontier and `best` go by their own score. Other
+    questions go by the first of `own`, the metrics of users' own tasks and loops that they name.
+    Without one they go by the loss if the condition is about nothing else, else by the accuracy."""
     if question.verb != "frontier":
         score = next(iter(own), "loss" if condition.about == {"loss"} else "acc")
         if question.best:
             [(score, _)] = question.expressions
         return lambda cell: cell.merit(score)
     node = question.expressions[1][1]
-    falls = isinstance(node, Column) and (node.name == "loss" or node.own == "down")
-    sign = -1 if falls else 1
-
-    def merit(cell: Cell) -> float:
-        score = cell.values[1]
-        return sign * score if score is not None and isfinite(score) else -inf
-
-    return merit
+    sign = -1 if isinstance(node, Column) and node.better == "down" else 1
+    return lambda cell: sign * cell.values[1] if cell.has_values else -inf
 
 
-def _rows(
-    views: Views,
-    question: Question,
-    grouping: Grouping,
-    cells: Sequence[Cell],
-    condition: Node,
-    merit: Merit,
-    scores: Sequence[str],
-) -> VerbRows:
-    valued = [cell for cell in cells if cell.has_values]
-    match question.verb:
-        case "min":
-            return least(views, grouping, cells, condition, merit, scores)
-        case "frontier":
-            return frontier(question, grouping, valued, merit, scores)
-        case "fit":
-            from sweepd.query.growth import growth  # the laws take a while
-
-            return growth(views, question, grouping, valued, merit)
-        case "best":
-            return best(question, grouping, cells, merit, scores)
-        case "max":
-            return greatest(question, grouping, valued, scores)
-
-
-def _refuse_columns_of(question: Question, group: Iterable[str], own: Iterable[str]) -> None:
-    """Raises UserError if a column of the answer would have two meanings. own: metrics that the
-    question is about."""
-    verb, names = question.verb, {*group}
-    if verb != "fit":  # its answers have no scores
+def _refuse_columns_of(grouping: Grouping, own: Iterable[str]) -> None:
+    """Raises UserError if a column of the answer would have two meanings. own: as in `_merit`."""
+    question, names = grouping.question, {*grouping.group}
+    if question.verb != "fit":  # its answers have no scores
         names |= {*own}
-    if verb in ("frontier", "best", "max"):  # their expressions are columns
+    if question.verb in ("frontier", "best", "max"):  # their expressions are columns
         names |= {question.best or "", *(text for text, _ in question.expressions)}
-    if clash := sorted(names.intersection(OF_ANSWERS[verb])):
+    if clash := sorted(names.intersection(OF_ANSWERS[question.verb])):
         raise UserError(
-            f"`{verb}` has a column `{clash[0]}` of its own: ask `by` others, or use `sweepd sql`"
+            f"`{question.verb}` has a column `{clash[0]}` of its own: ask `by` others, or use "
+            "`sweepd sql`"
         )
 
 
@@ -247,12 +177,9 @@ def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:
 def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterator[str]:
     """Yields notes on what the rows leave out or do not decide."""
     if unfinished := [cell for cell in cells if cell.outcome is None]:
-        early = [
-            any(point.row["stopped"] or point.row["solved"] for point in cell.points)
-            for cell in unfinished
-        ]
-        detail = f", {sum(early)} of them with seeds that stopped early" if any(early) else ""
-        yield f"unfinished: {len(unfinished)} of {len(cells)} cells{detail}"
+        stopped = [any(p.row["stopped"] or p.row["solved"] for p in c.points) for c in unfinished]
+        early = f", {sum(stopped)} of them with seeds that stopped early" if any(stopped) else ""
+        yield f"unfinished: {len(unfinished)} of {len(cells)} cells{early}"
     for score in sorted(condition.scores):
         if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
             yield f"not measured: {silent} cells have completed trials without {score}"
@@ -270,8 +197,9 @@ def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterat
         yield f"left out: {len(empty)} cells for which an expression has no value{why}"
 
 
-def _edge_notes(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str]:
-    """Yields a note for each nuisance axis of which a wider range may change the answer."""
+def _notes_on_rows(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str]:
+    """Yields a note for each nuisance axis of which a wider range may change the answer, and one on
+    cells that more seeds may change. deciding: the cells on which the rows depend."""
     for axis in grouping.tuned:
         at_edge = [cell for cell in deciding if axis in cell.edge.split(",")]
         if at_edge:
@@ -280,11 +208,17 @@ def _edge_notes(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str]:
                 f"edge: the best {axis} is at the edge of its tried range in {len(at_edge)} of the "
                 f"{len(deciding)} cells that decide ({failed} of them failed): try a wider range"
             )
+    partial = sum(not cell.complete for cell in deciding)
+    if partial and any(node.scores for _, node in grouping.question.expressions):
+        yield (
+            f"partial: {partial} of {len(deciding)} cells shown are judged by fewer seeds, "
+            "or values of nuisance axes, than are planned"
+        )
 
 
 def _summary(views: Views, question: Question, condition: str, cells: Sequence[Cell]) -> Summary:
-    """Returns the summary of a `min` over these cells of the grid. condition: when a cell passes,
-    in the words of the question."""
+    """The summary of a `min` over these cells of the grid. condition: when a cell passes, in the
+    words of the question."""
     [(trials, tried, train_flops)] = views.fetch(
         f"""
         SELECT coalesce(sum(trials), 0)::BIGINT, count(*), coalesce(sum(train_flops), 0)
@@ -297,20 +231,17 @@ def _summary(views: Views, question: Question, condition: str, cells: Sequence[C
     )
     rules = {cell.row["pass"] for cell in cells}
     counts = sorted({cell.row["seeds"] for cell in cells})
-    if counts[-1:] == [1]:
-        seeds = "1 seed"
-    elif len(rules) != 1 or not counts:
-        seeds = "seeds by each grid's own rule"
-    else:
+    seeds = "1 seed" if counts[-1:] == [1] else "seeds by each grid's own rule"
+    if len(rules) == 1 and counts[-1] > 1:
         many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
         seeds = f"{rules.pop()} of {many} seeds"
+    # A text in quotes stays as it is. A comparison gets a space on either side.
+    token = r"('(?:[^']|'')*')|\s*(<=|>=|<>|!=|==|[<>=])\s*"
+    condition = re.sub(token, lambda m: m[1] or f" {m[2]} ", condition)
+    spent = f": {train_flops:.2g} training FLOPs" if train_flops else ""
     return Summary(
-        least=question.expressions[0][0],
-        condition=_SPACED.sub(lambda m: m[1] or f" {m[2]} ", condition),
-        seeds=seeds,
-        size_fields=views.selection.size_fields,
-        trials=trials,
-        tried=tried,
-        cells=len(cells),
-        train_flops=train_flops,
+        f"Least {question.expressions[0][0]} with {condition}",
+        seeds,
+        views.selection.size_fields,
+        f"{trials} trials ran, in {tried} of {len(cells)} cells{spent}",
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from sweepd.query.cells_sql import COSTS, quoted
-from sweepd.query.database import CELLS, Answer, Views, connect
+from sweepd.query.cells_sql import COSTS, OF_TRIALS, quoted
+from sweepd.query.database import CELLS, Answer, connect
 from sweepd.query.selection import CodeChoice, Source
 
-AXIS = "an axis: group by it, minimise it, ask for its best value"
 MOST_VALUES = 8
 """How many values of one column are listed at most."""
 
@@ -22,51 +21,44 @@ def askable(
     one for each axis with several values, and one for each score and each cost that has a value.
     """
     views = connect(source, code=code, sweeps=sweeps, needed=CELLS)
-    columns = ["column", "values", "what"]
-    rows = [dict(zip(columns, row, strict=True)) for row in _rows(views)] if views.axes else []
-    varying = [row["column"] for row in rows if row["what"] == AXIS]
-    answer = Answer(columns, rows, list(views.notes), views.damaged)
-    return answer, list(_examples(views, varying))
-
-
-def _rows(views: Views) -> Iterator[tuple[str, str, str]]:
-    for name in ("task", "model", "size", "L"):
-        if values := _values(views, name):  # loops of users' own have no L
-            yield name, values, "what was learned by what"
-    for name in views.axes:
-        [(count,)] = views.fetch(f"SELECT count(DISTINCT {quoted(name)}) FROM cells")
-        if count > 1:
-            yield name, _values(views, name), AXIS
+    rows: list[tuple[str, str, str]] = []
+    axis = "an axis: group by it, minimise it, ask for its best value"
+    for least, name, what in (
+        *((1, name, "what was learned by what") for name in ("task", "model", "size", "L")),
+        *((2, name, axis) for name in views.axes),
+    ):
+        column = quoted(name)
+        kept = f"SELECT DISTINCT {column} FROM cells WHERE {column} IS NOT NULL ORDER BY 1"
+        values = [str(value) for (value,) in views.fetch(kept)]
+        if len(values) >= least:  # loops of users' own have no L
+            more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
+            rows.append((name, ", ".join(values[:MOST_VALUES]) + more, what))
     score, cost = (
         "a test score: put a condition on it",
         "a cost: minimise it, or put it on a frontier",
     )
-    for name, what in (*((n, score) for n in views.scores), *((n, cost) for n in COSTS)):
+    scores = [name for name in {**OF_TRIALS, **views.own} if name in views.raw_types]
+    for name, what in (*((n, score) for n in scores), *((n, cost) for n in COSTS)):
         [(low, high)] = views.fetch(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM cells")
         if low is not None:
-            yield name, f"{low:.4g} … {high:.4g}", what
+            rows.append((name, f"{low:.4g} … {high:.4g}", what))
 
-
-def _values(views: Views, name: str) -> str:
-    column = quoted(name)
-    rows = views.fetch(f"SELECT DISTINCT {column} FROM cells WHERE {column} IS NOT NULL ORDER BY 1")
-    more = f" and {len(rows) - MOST_VALUES} more" if len(rows) > MOST_VALUES else ""
-    return ", ".join(str(value) for (value,) in rows[:MOST_VALUES]) + more
-
-
-def _examples(views: Views, varying: Sequence[str]) -> Iterator[str]:
-    goals = sorted({info.goal for info in views.selection.infos.values()})
-    goal = goals[0] if goals else "acc > 0.9"
-    settings = [name for name in varying if name not in views.selection.size_fields.values()]
-    asked = [info.minimized for info in views.selection.infos.values()]
-    least = next((name for name in (*asked, *settings) if name in settings), None)
-    along = "L" if _values(views, "L") else "size"
-    [(counted,)] = views.fetch("SELECT count(flops) > 0 FROM cells")
-    if least:
-        yield f"min {least} where {goal}"
-        yield f"fit {least} ~ {along} where {goal}"
-    if counted:
-        yield f"min flops where {goal}"
-        yield f"frontier flops, {goal.split()[0]}"
-    if rest := [name for name in settings if name != least]:
-        yield f"best {rest[0]} by {least}"
+    # Questions that these columns can answer. The goal is that of one of the sweeps.
+    listed = [name for name, _, _ in rows]
+    infos = views.selection.infos.values()
+    goal = min((info.goal for info in infos), default="acc > 0.9")
+    sizes = views.selection.size_fields.values()
+    settings = [name for name, _, what in rows if what is axis and name not in sizes]
+    asked = [info.minimized for info in infos]
+    minimized = next((name for name in (*asked, *settings) if name in settings), None)
+    examples = []
+    if minimized:
+        along = "L" if "L" in listed else "size"
+        examples += [f"min {minimized} where {goal}", f"fit {minimized} ~ {along} where {goal}"]
+    if "flops" in listed:
+        examples += [f"min flops where {goal}", f"frontier flops, {goal.split()[0]}"]
+    if rest := [name for name in settings if name != minimized]:
+        examples.append(f"best {rest[0]} by {minimized}")
+    columns = ["column", "values", "what"]
+    by_column = [dict(zip(columns, row, strict=True)) for row in rows]
+    return Answer(columns, by_column, list(views.notes), views.damaged), examples

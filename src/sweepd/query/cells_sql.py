@@ -14,11 +14,11 @@ pass, each at its largest budget that is not above the cell's. It ran `here` or 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 
 from sweepd.grid.metrics import BETTER, Better, range_of
-from sweepd.grid.options import MEAN_DIGITS, Goal, PassRule
+from sweepd.grid.options import MEAN_DIGITS, Goal
 from sweepd.statuses import DONE, STATUSES
 
 GOAL_COST = "flops_to_goal"
@@ -27,8 +27,7 @@ metrics, so `cells` has the column only once the metrics have been read."""
 ScoreDirections = Mapping[str, Better]
 """The scores of trials, and which way each of them is better."""
 MEASURED: ScoreDirections = BETTER
-"""The scores that the row of any trial has. The row of a user's own task or loop may have
-others."""
+"""The scores that the row of any trial has. That of a user's own task or loop may have others."""
 OF_TRIALS: ScoreDirections = {**MEASURED, GOAL_COST: "down"}
 """The scores that any trial may have, with the one that is computed from its metrics."""
 
@@ -45,10 +44,9 @@ SCORES = (*OF_TRIALS, *EXTREMES)
 """The columns of `cells` that may still change as more seeds end."""
 OF_RAW = ("cell", "worth", "worth_of_one")
 """The columns of `raw.cells` that `cells` leaves out."""
-PLAN_ROW = "row of the plan"
-"""The column of `raw.planned` that numbers its rows. No field has a name with spaces."""
 MEMBERS = "members of the cell"
-"""The column of `raw.settings` that lists what `raw.members` has of each of them."""
+"""The column of `raw.settings` that lists what `raw.members` has of each of them. No field has a
+name with spaces."""
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 """The columns of `cells` that are known before a trial runs."""
 
@@ -62,15 +60,7 @@ def _is_in(seeds: str) -> str:
 
 
 _IN_RESERVE = f"(coalesce(plan.on_demand, false) OR {_is_in('extra_seeds')})"
-"""SQL that says whether a planned trial of the sweep `s` runs only where an answer depends on
-it."""
-_AT_CHECKS = (
-    "(coalesce(metrics.step % endings.check_every = 0, true) OR metrics.step = endings.step)"
-)
-_CHECKED = {"loss": _AT_CHECKS}
-"""SQL that says, by metric, whether a row of the metrics belongs to a check. Other metrics need no
-such test. They are measured at checks only, or at each step of a user's own loop, which has no
-`check_every`."""
+"""SQL: does a planned trial of the sweep `s` run only where an answer depends on it?"""
 
 
 def quoted(name: str) -> str:
@@ -78,15 +68,9 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def least(score: str) -> str:
-    """Returns the column of `raw.bounds` with the least value that a score may turn out to have."""
-    return f"{score}_least"
-
-
-def most(score: str) -> str:
-    """Returns the column of `raw.bounds` with the greatest value that a score may turn out to
-    have."""
-    return f"{score}_most"
+def bounds_of(score: str) -> tuple[str, str]:
+    """Returns the columns of `raw.bounds` with the least and the greatest value of a score."""
+    return f"{score}_least", f"{score}_most"
 
 
 def members_sql(
@@ -102,11 +86,9 @@ def members_sql(
     identity: the columns that tell cells apart. Only `raw.settings` has them, so that each is
     looked at once for each cell and not once for each trial. Costs are the planned ones, or the
     trial's own where there is no plan. A cell whose trials all run on demand is left out until one
-    of them is done. Cells of one `family` differ in their steps alone.
-
-    member: the column that tells members apart, `config`, or `id` where cells differ by code.
-
-    counted: what follows `trials` in SQL so that only trials of the code that counts are left.
+    of them is done. Cells of one `family` differ in their steps alone. member: the column that
+    tells members apart, `config`, or `id` where cells differ by code. counted: what follows
+    `trials` in SQL so that only trials of the code that counts are left.
     """
     shared = ["task", "model", "size", "L", *(["code"] if member == "id" else [])]
     columns = [member, *shared, *plan_axes, "seed", *COSTS]
@@ -117,7 +99,6 @@ def members_sql(
     of_member = ", ".join(f"{name}: {name}" for name in (member, "seed", "on_demand", "fresh"))
     members, done = quoted(MEMBERS), quoted("is done")
     fresh, extra = _is_in("fresh_seeds"), _is_in("extra_seeds")
-    row = f"plan.{quoted(PLAN_ROW)}"
     checks = "" if "check_every" in trial_axes else ", NULL::BIGINT AS check_every"
     return f"""
     CREATE TABLE raw.latest AS
@@ -135,13 +116,13 @@ def members_sql(
             FROM (
                 SELECT {planned}, by_member.* EXCLUDE (latest)
                 FROM raw.planned AS plan JOIN (
-                    SELECT arg_max({row}, coalesce(s.number, -1)) AS latest,
+                    SELECT arg_max(plan.row, coalesce(s.number, -1)) AS latest,
                         bool_and(coalesce(plan.on_demand, false)) AS on_demand,
                         bool_and({fresh}) AS fresh, bool_or({done}) AS {done},
                         max(s.number) AS latest_sweep,
                         max(s.number) FILTER (s.settles) AS settling_sweep
                     FROM (
-                        SELECT {member}, sweep, seed, on_demand, {quoted(PLAN_ROW)},
+                        SELECT {member}, sweep, seed, on_demand, rowid AS row,
                             {member} IN (
                                 SELECT {member} FROM raw.endings WHERE {_DONE}
                             ) AS {done}
@@ -149,7 +130,7 @@ def members_sql(
                     ) AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
                     WHERE {done} OR NOT ({fresh} OR {extra})
                     GROUP BY plan.{member}
-                ) AS by_member ON {row} = by_member.latest
+                ) AS by_member ON plan.rowid = by_member.latest
                 UNION ALL BY NAME
                 SELECT {ran}, false AS on_demand, false AS fresh, true AS {done}
                 FROM raw.endings ANTI JOIN raw.planned USING ({member})
@@ -165,9 +146,7 @@ def members_sql(
     """
 
 
-def sweeps_sql() -> str:
-    """Returns the SQL of the view `sweeps`, which says how each selected sweep stands."""
-    return f"""
+SWEEPS = f"""
     CREATE VIEW sweeps AS
         SELECT s.name, any_value(s.created) AS created, any_value(s.goal) AS goal,
             any_value(s.pass) AS pass, any_value(s.search) AS search,
@@ -177,22 +156,8 @@ def sweeps_sql() -> str:
             FROM raw.planned AS plan LEFT JOIN trials USING (id)
         ) AS plan ON plan.sweep = s.name AND (status IS NOT NULL OR NOT {_IN_RESERVE})
         GROUP BY s.name, s.number ORDER BY s.number;
-    """
-
-
-def makers_sql(ids: str) -> str:
-    """Returns a SELECT of the given ids, and of all trials whose checkpoints these have continued.
-
-    ids: a SELECT of ids.
-    """
-    return f"""
-        WITH RECURSIVE wanted AS (
-            {ids}
-            UNION
-            SELECT parent FROM wanted JOIN raw.parents USING (id) WHERE parent IS NOT NULL
-        )
-        FROM wanted
-    """
+"""
+"""SQL of the view `sweeps`, which says how each selected sweep stands."""
 
 
 def lineage_sql(of: str) -> str:
@@ -218,17 +183,25 @@ def lineage_sql(of: str) -> str:
 
 def reached_sql(goals: Iterable[str], member: str, scores: ScoreDirections) -> str:
     """Returns the SQL of `raw.reached`. For each trial that ended, it has the training FLOPs at the
-    first check that meets the goal of its cell (`flops`), and its last recorded step (`last_step`).
-
-    A loss in the metrics is that of a training batch. It is looked at only where there is a check.
-    """
-    read = dict(_readable(goals, scores))
-    met = "".join(
-        f" WHEN '{text}' THEN {_CHECKED.get(goal.metric, 'true')} AND metrics."
-        f"{quoted(goal.metric)} {goal.comparison} {goal.threshold!r}"
-        for text, goal in read.items()
+    first check that meets the goal of its cell (`flops`), and its last step (`last_step`)."""
+    # A loss counts at checks alone, since that of any other row is of a training batch. Other
+    # metrics are measured at checks only, or at each step of a user's own loop, which has no
+    # `check_every`.
+    at_check = (
+        "(coalesce(metrics.step % endings.check_every = 0, true) OR metrics.step = endings.step)"
     )
-    known = ", ".join(f"'{text}'" for text in ["", *read])  # neither list below may be empty
+    met, known = "", "''"  # neither list below may be empty
+    for text in goals:
+        try:
+            goal = Goal.parse(text)
+        except ValueError:
+            continue
+        if goal.metric in scores and isfinite(goal.threshold):  # then its text holds no quotes
+            met += (
+                f" WHEN '{text}' THEN {at_check if goal.metric == 'loss' else 'true'} AND "
+                f"metrics.{quoted(goal.metric)} {goal.comparison} {goal.threshold!r}"
+            )
+            known += f", '{text}'"
     return f"""
     CREATE OR REPLACE TABLE raw.reached AS
         WITH RECURSIVE {lineage_sql("raw.endings")}
@@ -241,44 +214,70 @@ def reached_sql(goals: Iterable[str], member: str, scores: ScoreDirections) -> s
     """
 
 
-def cells_sql(
-    identity: Iterable[str], member: str, scores: ScoreDirections, rules: Collection[PassRule]
-) -> str:
-    """Returns the SQL of `cells`, and of the tables that say what is known of these scores.
-
-    If GOAL_COST is one of them, run `reached_sql` first. rules: all pass rules in `raw.rules`.
-    """
+def cells_sql(identity: Iterable[str], member: str, scores: ScoreDirections) -> str:
+    """Returns the SQL of `cells`, and of the tables that say what is known of these scores. If
+    GOAL_COST is one of them, run `reached_sql` first."""
     with_goal = GOAL_COST in scores
     never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if with_goal else ""
     reached = "LEFT JOIN raw.reached ON reached.id = endings.id" if with_goal else ""
-    bounds = [bound(score) for score in scores for bound in (least, most)]
-    ends = extremes(scores)
-    end_bounds = {
-        bound(name): f"{pool}({bound(score)})"
-        for name, (score, pool) in ends.items()
-        for bound in (least, most)
-    }
-    better = {**scores, **{bound(s): b for s, b in scores.items() for bound in (least, most)}}
-    by_rule = {name: pooled(name, better[name], rules) for name in better}
-    aggregates = [
-        *(sql for parts, _ in by_rule.values() for sql in parts),
-        *(f"{pool}({quoted(score)}) AS {name}" for name, (score, pool) in ends.items()),
-        *(f"{sql} AS {name}" for name, sql in end_bounds.items()),
-    ]
+    bounds = [bound for score in scores for bound in bounds_of(score)]
+    own: dict[str, str] = {}
+    aggregates: dict[str, str] = {}
+    carried = {n: f"shorter.{quoted(n)}" for n in ("correct", "total", "worth", "commonest")}
+    carried["status"] = "'solved'"
+    for score, better in scores.items():
+        # What a trial measured, and the worst and the best that its score may turn out to be. A
+        # completed trial has the score that it measured. A solved one has that or a better one. A
+        # diverged one has the worst there is. Any other trial may still get any score. The cost of
+        # reaching the goal is known once the goal was met, and is infinite if it never was.
+        least, most = bounds_of(score)
+        ends = (0.0, inf) if score == GOAL_COST else range_of(score)
+        names, (worst, best) = (score, least, most), (f"'{end}'::DOUBLE" for end in ends)
+        if better == "down":
+            names, worst, best = (score, most, least), best, worst
+        if score == GOAL_COST:
+            over = "status IN ('completed', 'diverged') AND reached.last_step >= endings.step"
+            seen = f"coalesce(reached.flops, CASE WHEN {over} THEN {worst} END)"
+            at_worst = at_best = seen
+        else:
+            column = f"endings.{quoted(score)}"
+            measured = f"(CASE WHEN NOT isnan({column}) THEN {column} END)"
+            seen = f"""CASE WHEN status = 'diverged' THEN {worst}
+                WHEN status IN ('completed', 'solved', 'stopped') THEN {measured} END"""
+            at_worst = f"CASE WHEN status IN ('completed', 'solved') THEN {measured} END"
+            at_best = f"""CASE status WHEN 'completed' THEN {measured}
+                WHEN 'diverged' THEN {worst} END"""
+        known = f"coalesce({at_worst}, {worst})", f"coalesce({at_best}, {best})"
+        own |= zip(names, (seen, *known), strict=True)
+        # A seed that was planned on demand, and has not run at its cell's budget, has what it
+        # reached with its largest smaller budget. It counts as solved there, since a pass stays a
+        # pass (`search.stairs.Ladder`).
+        shorter = f"shorter.{quoted(score)}"
+        carried |= zip(names, (shorter, shorter, best), strict=True)
+        aggregates |= {name: pooled(name, better) for name in names}
+    end_bounds: dict[str, str] = {}
+    for name, (score, pool) in extremes(scores).items():
+        aggregates[name] = f"{pool}({quoted(score)})"
+        of_score = (f"{pool}({bound})" for bound in bounds_of(score))
+        end_bounds |= zip(bounds_of(name), of_score, strict=True)
+    aggregates |= end_bounds
+    measures = (f"({sql})::DOUBLE AS {quoted(name)}" for name, sql in own.items())
+    replaced = (
+        f"CASE WHEN shorter.seed IS NULL THEN own.{quoted(n)} ELSE {value} END AS {quoted(n)}"
+        for n, value in carried.items()
+    )
     steps = "settings.steps" if "steps" in identity else "0"
-    carried = ["status", "correct", "total", "worth", "commonest", *scores, *bounds]
     return f"""
     CREATE OR REPLACE TABLE raw.own AS
         SELECT cell, pass, members.seed, members.on_demand, members.fresh, status, correct, total,
             coalesce(independent, total) AS worth, commonest, seconds, endings.train_flops,
-            family, {steps} AS steps, {", ".join(_score_sql(*score) for score in scores.items())}
+            family, {steps} AS steps, {", ".join(measures)}
         FROM raw.members JOIN raw.rules USING (cell) JOIN raw.settings USING (cell)
             LEFT JOIN raw.endings USING ({member}) {reached};
 
     CREATE OR REPLACE TABLE raw.outcomes AS
         SELECT own.* EXCLUDE (family, steps, on_demand, fresh)
-            REPLACE ({", ".join(_carried(name, scores) for name in carried)}),
-            shorter.seed IS NOT NULL AS carried
+            REPLACE ({", ".join(replaced)}), shorter.seed IS NOT NULL AS carried
         FROM raw.own ASOF LEFT JOIN (
             SELECT *, true AS carries FROM raw.own WHERE {_DONE}
         ) AS shorter ON own.family = shorter.family AND own.seed = shorter.seed
@@ -287,16 +286,13 @@ def cells_sql(
         WHERE NOT own.fresh;
 
     CREATE OR REPLACE TABLE raw.pooled AS
-        SELECT *, {", ".join(f"{sql} AS {quoted(name)}" for name, (_, sql) in by_rule.items())}
-        FROM (
-            SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
-                count(*) FILTER ({_DONE}) AS ended, {_COUNTS},
-                sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
-                sum(worth)::BIGINT AS worth, max(worth) AS worth_of_one,
-                max(commonest) AS commonest, avg(seconds) AS seconds,
-                {", ".join(aggregates)}
-            FROM raw.outcomes GROUP BY cell
-        );
+        SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
+            count(*) FILTER ({_DONE}) AS ended, {_COUNTS},
+            sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
+            sum(worth)::BIGINT AS worth, max(worth) AS worth_of_one,
+            max(commonest) AS commonest, avg(seconds) AS seconds,
+            {", ".join(f"{sql} AS {quoted(name)}" for name, sql in aggregates.items())}
+        FROM raw.outcomes GROUP BY cell;
 
     CREATE OR REPLACE TABLE raw.bounds AS
         SELECT NULL::BIGINT AS seed, cell, {", ".join([*bounds, *end_bounds])} FROM raw.pooled
@@ -315,7 +311,8 @@ def cells_sql(
 
     CREATE OR REPLACE TABLE raw.cells AS
         SELECT cell, {", ".join(map(quoted, [*identity, *COSTS]))},
-            pass, seeds, ended, {", ".join(STATUSES)}, {", ".join(map(quoted, [*scores, *ends]))},
+            pass, seeds, ended, {", ".join(STATUSES)},
+            {", ".join(map(quoted, [*scores, *extremes(scores)]))},
             correct, total, worth, worth_of_one, commonest, seconds
         FROM raw.settings JOIN raw.pooled USING (cell);
 
@@ -324,102 +321,21 @@ def cells_sql(
     """
 
 
-def _readable(goals: Iterable[str], scores: ScoreDirections) -> Iterator[tuple[str, Goal]]:
-    """Yields each goal that the metrics can decide, after its text, which holds no quotes."""
-    for text in goals:
-        try:
-            goal = Goal.parse(text)
-        except ValueError:
-            continue
-        if goal.metric in scores and isfinite(goal.threshold):
-            yield text, goal
+def pooled(column: str, better: Better) -> str:
+    """Returns the SQL that makes one number of a column of a cell's seeds, by the pass rule of the
+    cell (`pass`).
 
-
-def _ends(score: str, better: Better) -> tuple[str, str]:
-    """Returns the worst and the best value that a trial's score can have, in SQL."""
-    known = (0.0, inf) if score == GOAL_COST else range_of(score)
-    low, high = (f"'{end}'::DOUBLE" for end in known)
-    return (high, low) if better == "down" else (low, high)
-
-
-def _carried(name: str, scores: ScoreDirections) -> str:
-    """Returns the SQL of one column of `raw.outcomes`.
-
-    A seed that was planned on demand, and has not run at its cell's budget, has what it reached
-    with its largest smaller budget. It counts as solved there, since a pass stays a pass
-    (`search.stairs.Ladder`).
-    """
-    value = f"shorter.{quoted(name)}"
-    if name == "status":
-        value = "'solved'"
-    for score, better in scores.items():
-        if name == (least if better == "down" else most)(score):
-            value = _ends(score, better)[1]
-        elif name in (least(score), most(score)):
-            value = f"shorter.{quoted(score)}"
-    own = quoted(name)
-    return f"CASE WHEN shorter.seed IS NULL THEN own.{own} ELSE {value} END AS {own}"
-
-
-def _score_sql(score: str, better: Better) -> str:
-    """Returns the SQL of three columns: what a trial measured, and the least and the greatest value
-    that its score may turn out to have.
-
-    A completed trial has the score that it measured. A solved one has that or a better one. A
-    diverged one has the worst there is. Any other trial may still get any score. The cost of
-    reaching the goal is known once the goal was met, and is infinite if it never was.
-    """
-    worst, best = _ends(score, better)
-    if score == GOAL_COST:
-        never = "status IN ('completed', 'diverged') AND reached.last_step >= endings.step"
-        seen = f"coalesce(reached.flops, CASE WHEN {never} THEN {worst} END)"
-        low, high = f"coalesce({seen}, {best})", f"coalesce({seen}, {worst})"
-    else:
-        column = f"endings.{quoted(score)}"
-        measured = f"(CASE WHEN NOT isnan({column}) THEN {column} END)"
-        seen = f"""CASE WHEN status = 'diverged' THEN {worst}
-            WHEN status IN ('completed', 'solved', 'stopped') THEN {measured} END"""
-        at_worst = f"CASE WHEN status IN ('completed', 'solved') THEN {measured} END"
-        at_best = f"CASE status WHEN 'completed' THEN {measured} WHEN 'diverged' THEN {worst} END"
-        low, high = f"coalesce({at_worst}, {worst})", f"coalesce({at_best}, {best})"
-        if better == "down":
-            low, high = high, low
-    columns = {score: seen, least(score): low, most(score): high}
-    return ", ".join(f"({sql})::DOUBLE AS {quoted(name)}" for name, sql in columns.items())
-
-
-def pooled(column: str, better: Better, rules: Collection[PassRule]) -> tuple[list[str], str]:
-    """Returns SQL aggregates of a column of the seeds, and SQL that makes one number of them, by
-    the pass rule of the cell (`pass`).
-
-    rules: all that a cell may have. The median of an even count is the mean of the two middle
-    values: the middle one in rising order, and the middle one in falling order. `all` takes the
-    worst seed and `any` the best. If a seed that diverged has an infinitely bad score, the mean is
-    as bad, and so is the median of two infinite values that differ. `search.seeds` applies the
-    same rules.
+    The median of an even count is the mean of the two middle values: the middle one in rising
+    order, and the middle one in falling order. If a seed that diverged has an infinitely bad score,
+    the mean is as bad, and so is the median of two infinite values that differ. `search.seeds`
+    applies the same rules.
     """
     seeds = quoted(column)
     worst, best, bad = ("max", "min", "inf") if better == "down" else ("min", "max", "-inf")
     infinite = f"'{bad}'::DOUBLE"
-    rising, falling, mean, spoilt, at_worst, at_best = (
-        quoted(f"{column} {part}")
-        for part in ("rising", "falling", "mean", "spoilt", "worst", "best")
-    )
-    ways: dict[PassRule, tuple[list[str], str]] = {
-        "median": (
-            [
-                f"quantile_disc({seeds}, 0.5) AS {rising}",
-                f"quantile_disc(-{seeds}, 0.5) AS {falling}",
-            ],
-            f"if(isnan({rising} - {falling}), {infinite}, ({rising} - {falling}) / 2)",
-        ),
-        "mean": (
-            [f"avg({seeds}) AS {mean}", f"bool_or({seeds} = {infinite}) AS {spoilt}"],
-            f"if({spoilt}, {infinite}, round({mean}, {MEAN_DIGITS}))",
-        ),
-        "all": ([f"{worst}({seeds}) AS {at_worst}"], at_worst),
-        "any": ([f"{best}({seeds}) AS {at_best}"], at_best),
-    }
-    aggregates = [sql for rule in rules for sql in ways[rule][0]]
-    cases = "".join(f" WHEN '{rule}' THEN {ways[rule][1]}" for rule in rules)
-    return aggregates, f"CASE pass{cases} END"
+    mean = f"round(avg({seeds}), {MEAN_DIGITS})"
+    twice = f"(quantile_disc({seeds}, 0.5) - quantile_disc(-{seeds}, 0.5))"
+    return f"""CASE any_value(pass)
+        WHEN 'median' THEN if(isnan({twice}), {infinite}, {twice} / 2)
+        WHEN 'mean' THEN if(bool_or({seeds} = {infinite}), {infinite}, {mean})
+        WHEN 'all' THEN {worst}({seeds}) WHEN 'any' THEN {best}({seeds}) END"""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,8 +69,7 @@ class PublishedTable(_Part):
     grid: str
     """A grid that ships and plans each row's trial: our count of its FLOPs stands beside it."""
     ask: str
-    """A question for the least d, whose rows are matched with those below by the columns that both
-    have."""
+    """A question for the least d. Its rows are matched with those below by the columns of both."""
     rows: tuple[dict[str, Any], ...]
     """Each with `d`, and with `published_gflops` of one forward pass."""
 
@@ -82,17 +80,9 @@ class Paper(_Part):
     """The settings of all claims that have none of their own."""
     exponents: dict[str, dict[str, str]] = {}
     """What theory gives for the exponent of d in L, up to logarithms, by model and task."""
-    claims: tuple[dict[str, Any], ...] = Field(min_length=1)
+    claims: tuple[Any, ...] = Field(min_length=1)
+    """Each a `Claim`."""
     tables: tuple[PublishedTable, ...] = ()
-
-
-@dataclass(frozen=True)
-class Claims:
-    """The checked claims of one paper."""
-
-    paper: str
-    claims: tuple[Claim, ...]
-    tables: tuple[PublishedTable, ...]
 
 
 def shipped_claims() -> dict[str, Path]:
@@ -102,32 +92,29 @@ def shipped_claims() -> dict[str, Path]:
 
 def predictions() -> dict[tuple[str, str], str]:
     """Returns the exponents of d in L that the shipped files give, by task and model."""
-    found = {}
+    exponents = {}
     for path in shipped_claims().values():
         if "\nexponents:" in (text := read(path)):  # reading YAML takes a while
             for model, tasks in parse(text, str(path)).data["exponents"].items():
-                found.update({(task, model): exponent for task, exponent in tasks.items()})
-    return found
+                exponents.update({(task, model): exponent for task, exponent in tasks.items()})
+    return exponents
 
 
-def load_claims(where: str, columns: Collection[str] = ()) -> Claims:
-    """Returns the claims of a file, or of one that sweepd ships, by its name. Raises GridError with
-    all that is wrong with the file.
-
-    columns: those of the store, which may be of users' own tasks, models and loops.
-    """
+def load_claims(where: str, columns: Collection[str] = ()) -> Paper:
+    """Returns the claims of a file, or of one that sweepd ships, by its name. columns: those of the
+    store, which may be of users' own classes. Raises GridError with all that is wrong with it."""
     where, shipped = ALIASES.get(where, where), shipped_claims()
     path = shipped.get(where, Path(where))
     if not path.suffix:
         hint = closest(where, shipped)
         raise UserError(f"no claims ship as {where}{hint}: name a file, or {', '.join(shipped)}")
     document = parse(read(path), str(path))
-    paper = _checked(document, (), document.data, Paper)
+    paper: Paper = _checked(document, (), document.data, Paper)
     claims = []
     parts = document.data.get("claims")
     for number, raw in enumerate(parts if isinstance(parts, list) else ()):
         keys = ("claims", number)
-        if isinstance(raw, dict) and (claim := _checked(document, keys, raw, Claim)):
+        if claim := _checked(document, keys, raw, Claim):
             if paper and "at" not in raw:
                 claim = claim.model_copy(update={"at": paper.at})
             claims.append(claim)
@@ -136,11 +123,11 @@ def load_claims(where: str, columns: Collection[str] = ()) -> Claims:
                     document.refuse((*keys, *inner), message)
     if document.problems:
         raise GridError(document.problems)
-    return Claims(paper.paper, tuple(claims), paper.tables)
+    return paper.model_copy(update={"claims": tuple(claims)})
 
 
 def _checked(document: Document, keys: Keys, raw: Any, kind: type[BaseModel]) -> Any:
-    """Returns a part of a file as its class, or None where the document refuses it."""
+    """A part of a file as its class, or None where the document refuses it."""
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
@@ -182,31 +169,28 @@ def _faults(claim: Claim, base: Path, columns: Collection[str]) -> Iterator[tupl
         nodes = [*(node for _, node in question.expressions), question.where or TRUE]
         words = {*(question.by or ()), question.along or "d"}
         named += [((*keys, "ask"), name) for name in words.union(*(n.columns for n in nodes))]
-    for keys, name in named:
-        if hint := _unknown(name, columns):
-            yield keys, f"no column {name}{hint}"
 
-
-def _unknown(name: str, columns: Collection[str]) -> str:
-    """Returns a hint where a name is no column, but like one or a text without quotes. Any other
-    name may be of a user's own class, of which no sweep is there yet."""
-    known = {*columns, *RESERVED, *OF_CELLS, *COSTS, *SCORES, "d"}
-    if name in known:
-        return ""
+    # A name that is no column is wrong where it is like one, or a text without quotes. Any other
+    # may be of a user's own class, of which no sweep is there yet.
+    real = {*columns, *RESERVED, *OF_CELLS, *COSTS, *SCORES, "d"}
+    if all(name in real for _, name in named):
+        return
     from sweepd.grid.registry import parameters, shipped_models, shipped_tasks
     from sweepd.grid.spec import SETTINGS
 
     shipped = [*shipped_tasks(), *shipped_models()]
-    known |= {column(kind, field) for kind, one in SETTINGS.items() for field in parameters(one)}
-    known = known.union(*(entry.parameters for entry in shipped))
-    if name in {entry.name for entry in shipped} - known:
-        return f"; a text stands in quotes: '{name}'"
-    return "" if name in known else closest(name, known)
+    real |= {column(kind, field) for kind, one in SETTINGS.items() for field in parameters(one)}
+    real = real.union(*(entry.parameters for entry in shipped))
+    for keys, name in named:
+        hint = "" if name in real else closest(name, real)
+        if name in {entry.name for entry in shipped} - real:
+            hint = f"; a text stands in quotes: '{name}'"
+        if hint:
+            yield keys, f"no column {name}{hint}"
 
 
 def parsed(text: str, con: duckdb.DuckDBPyConnection) -> Question:
-    """Returns the question that a text asks, where every word may be a column. Raises UserError if
-    it asks none."""
+    """Returns the question of a text, where every word may be a column, or raises UserError."""
     words = [token.strip('"') for token in TOKEN.findall(text)]
     return parse_question(text, [word for word in words if word.isidentifier()], {}, con)
 
@@ -215,11 +199,11 @@ def comparisons(holds: str) -> list[tuple[re.Match[str], str, re.Match[str]]]:
     """Returns the comparisons that a text joins with `and`: two sides and the operator between. A
     side has a number, a text, or the name of a column (of the other row, or times a factor). Raises
     UserError if it is something else."""
-    found = []
+    joined = []
     for part in re.split(r"\s+and\s+", holds.strip()):
         match = _COMPARISON.fullmatch(part)
         left, right = (_OPERAND.fullmatch(match[side]) if match else None for side in (1, 3))
         if not match or not left or not right:
             raise UserError(f"{part!r} is no comparison, such as `value > 2 * other.value`")
-        found.append((left, match[2], right))
-    return found
+        joined.append((left, match[2], right))
+    return joined

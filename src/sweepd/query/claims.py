@@ -18,7 +18,7 @@ from typing import Any
 from sweepd.grid.starters import shipped_grids
 from sweepd.query.answers import answer
 from sweepd.query.cells_sql import COSTS, quoted
-from sweepd.query.claim_files import Claim, Claims, PublishedTable, comparisons, parsed
+from sweepd.query.claim_files import Claim, Paper, PublishedTable, comparisons, parsed
 from sweepd.query.database import Views
 from sweepd.query.parser import TOKEN, Question
 
@@ -26,8 +26,7 @@ COLUMNS = ("kind", "paper", "claim", "status", "evidence", "control", "decides")
 """The columns of a claim. `decides` says what would decide it, where it is not decided."""
 ROW_COLUMNS = ("kind", "claim", "settings", "side", "row", "why")
 """The columns of a row on which a claim rests. settings: `claim`, `other` or `control`. side:
-`for`, `against` or `cannot tell`. row: in words, with the training budgets. why: what the row
-leaves open."""
+one of SIDES. row: in words, with the training budgets. why: what the row leaves open."""
 SIDES = {True: "for", False: "against", None: "cannot tell"}
 MOST_SHOWN = 6
 """How many rows of one side the evidence spells out at most."""
@@ -46,18 +45,15 @@ class Range:
 
     def larger(self, other: Range) -> bool | None:
         """Returns whether this number is larger than the other, or None where that is not told.
-        Two estimates are measured apart, so the error of their difference is the root of the sum of
-        the squares of their errors."""
+        Two estimates are measured apart, so the squares of their errors add up."""
         if self.middle is not None and other.middle is not None:
             gap = self.middle - other.middle
-            if gap > hypot(self.middle - self.low, other.high - other.middle):
-                return True
-            return (
-                False if -gap >= hypot(self.high - self.middle, other.middle - other.low) else None
-            )
-        if self.low > other.high or (self.low == other.high and self.middle is None):
-            return True
-        return False if self.high <= other.low else None
+            larger = gap > hypot(self.middle - self.low, other.high - other.middle)
+            not_larger = -gap >= hypot(self.high - self.middle, other.middle - other.low)
+        else:
+            larger = self.low > other.high or (self.low == other.high and self.middle is None)
+            not_larger = self.high <= other.low
+        return True if larger else False if not_larger else None
 
     def __str__(self) -> str:
         if self.middle is not None:
@@ -68,10 +64,7 @@ class Range:
         return f"({self.low:g}, {self.high:g}]" if self.low else f"<= {self.high:g}"
 
 
-Known = Range | str | None
-
-
-def judged(views: Views | None, claims: Claims) -> Iterator[AnswerRow]:
+def judged(views: Views | None, paper: Paper) -> Iterator[AnswerRow]:
     """Yields a row (COLUMNS) for each claim, and after it one (ROW_COLUMNS) for each row on which
     it rests. Without views nothing was measured.
 
@@ -80,7 +73,7 @@ def judged(views: Views | None, claims: Claims) -> Iterator[AnswerRow]:
     shows the contrary of what it should. at other settings: there are rows, none of them at the
     claim's settings. not measured: there is no row.
     """
-    for claim in claims.claims:
+    for claim in paper.claims:
         rows = evidence(views, claim, claim.ask, claim.holds)
         status, control = _status(rows), []
         if claim.control:
@@ -89,20 +82,22 @@ def judged(views: Views | None, claims: Claims) -> Iterator[AnswerRow]:
                 status = "cannot tell"
         own = [row for row in rows if row["settings"] == "claim"]
         elsewhere = [row for row in rows if row["settings"] == "other"]
-        told = [_told(own), f"At other settings: {_told(elsewhere)}" if elsewhere else ""]
-        plan = f"sweepd plan {claim.grid}" if claim.grid else ""
-        if claim.grid in shipped_grids():
-            plan = f"sweepd init --grid {claim.grid}; sweepd plan {claim.grid}.yaml"
-        whys = dict.fromkeys(row["why"] for row in own if row["side"] == "cannot tell")
-        decides = "; ".join(filter(None, [*list(whys)[:MOST_SHOWN], plan]))
+        counts = [_counted(own), f"At other settings: {_counted(elsewhere)}" if elsewhere else ""]
+        decides = ""
+        if status not in ("supported", "contradicted"):
+            plan = f"sweepd plan {claim.grid}" if claim.grid else ""
+            if claim.grid in shipped_grids():
+                plan = f"sweepd init --grid {claim.grid}; sweepd plan {claim.grid}.yaml"
+            whys = dict.fromkeys(row["why"] for row in own if row["side"] == "cannot tell")
+            decides = "; ".join(filter(None, [*list(whys)[:MOST_SHOWN], plan]))
         yield {
             "kind": "claim",
-            "paper": claims.paper,
+            "paper": paper.paper,
             "claim": claim.says,
             "status": status,
-            "evidence": ". ".join(filter(None, told)) or "no row to judge it by",
-            "control": _told(control) or None,
-            "decides": None if status in ("supported", "contradicted") else decides or None,
+            "evidence": ". ".join(filter(None, counts)) or "no row to judge it by",
+            "control": _counted(control) or None,
+            "decides": decides or None,
         }
         yield from (*own, *elsewhere, *(row | {"settings": "control"} for row in control))
 
@@ -116,9 +111,9 @@ def _status(rows: Sequence[AnswerRow]) -> str:
     return "contradicted" if "against" in sides and "for" not in sides else "cannot tell"
 
 
-def _told(rows: Sequence[AnswerRow]) -> str:
-    """Returns in words how many rows speak for a claim, how many against it, and how many do not
-    tell. It spells out the first MOST_SHOWN of each."""
+def _counted(rows: Sequence[AnswerRow]) -> str:
+    """How many rows speak for a claim, how many against it, and how many do not tell, in words. The
+    first MOST_SHOWN of each are spelled out."""
     parts = []
     for side in SIDES.values():
         if texts := [row["row"] for row in rows if row["side"] == side]:
@@ -140,9 +135,8 @@ def evidence(views: Views | None, claim: Claim, ask: str, holds: str) -> list[An
     found = []
 
     def add(holds: bool | None, of_claim: bool, text: str, why: str) -> None:
-        settings, side = "claim" if of_claim else "other", SIDES[holds]
-        told = ("row", claim.says, settings, side, text, why)
-        found.append(dict(zip(ROW_COLUMNS, told, strict=True)))
+        values = ("row", claim.says, "claim" if of_claim else "other", SIDES[holds], text, why)
+        found.append(dict(zip(ROW_COLUMNS, values, strict=True)))
 
     for row in rows:
         # What the row is about, with the settings that have several values.
@@ -161,6 +155,8 @@ def evidence(views: Views | None, claim: Claim, ask: str, holds: str) -> list[An
             if None in known and (claim.beside or "fail" in row):
                 continue  # nothing is known of it
             side = False if False in sides else None if None in sides else True
+            if side is False and claim.bound == "upper":
+                side = None  # more than an upper bound contradicts nothing
             text = f"{about}: {_in_words(row, known[0])}"
             for n in claim.beside:
                 text += f", {other[n]}" if n in ("task", "model") else f", {n} {other[n]}"
@@ -168,13 +164,7 @@ def evidence(views: Views | None, claim: Claim, ask: str, holds: str) -> list[An
             of_claim = row["of_claim"] and other["of_claim"]
             of_claim &= all(_is_at(row, claim.at, n) for n in claim.at.keys() & claim.beside)
             whys = dict.fromkeys(one.get("why") or one.get("reason") for one in (row, other))
-            contradicts = side is False and claim.bound != "upper"
-            add(
-                side or (False if contradicts else None),
-                of_claim,
-                text,
-                "; ".join(filter(None, whys)),
-            )
+            add(side, of_claim, text, "; ".join(filter(None, whys)))
     if claim.every:  # what was not measured of it does not tell
         for (task, model), same in members.items():
             seen = {_plain(row[claim.every]) for row in same if row["of_claim"]}
@@ -188,8 +178,8 @@ def evidence(views: Views | None, claim: Claim, ask: str, holds: str) -> list[An
 def _rows(
     views: Views, question: Question, at: Mapping[str, Any]
 ) -> tuple[list[AnswerRow], tuple[str, ...]]:
-    """Returns the rows of the answer to a question, and the columns that group them. The column
-    `of_claim` of a row says whether it is at these settings.
+    """The rows of the answer to a question, and the columns that group them. The column `of_claim`
+    of a row says whether it is at these settings.
 
     Without `by`, rows are grouped by every setting, so none takes cells of different settings
     together. There are no rows where no sweep has a column that the question ranks.
@@ -207,9 +197,18 @@ def _rows(
         settings = [axis for axis in views.axes if axis not in left_out]
         by = tuple(settings if ranked & sizes else ["size", *settings])
 
-    # What rows are not grouped by, such as the sizes of a fit, selects the cells beforehand.
+    # What rows are not grouped by, such as the sizes of a fit, selects the cells beforehand. Such a
+    # condition is false, and not null, where its column is null.
     grouping = {"task", "model", *by}
-    chosen = " and ".join(_condition(at, name) for name in at if name not in grouping)
+    conditions = []
+    for name in (name for name in at if name not in grouping):
+        parts = []
+        for task in at[name] if isinstance(at[name], dict) else [""]:
+            wanted = (one.replace("'", "''") for one in _wanted(at, name, task))
+            values = " or ".join(f"{quoted(name)} is not distinct from '{one}'" for one in wanted)
+            parts.append(f"(task = '{task}' and ({values}))" if task else f"({values})")
+        conditions.append(f"({' or '.join(parts)})")
+    chosen = " and ".join(conditions)
     rows: list[AnswerRow] = []
     group: tuple[str, ...] = ()
     for half in (chosen, f"not ({chosen})") if chosen else ("",):
@@ -222,8 +221,7 @@ def _rows(
 
 
 def _text(question: Question, by: Sequence[str], half: str, columns: Collection[str]) -> str:
-    """Returns the text of a question with other groups and one more condition. A column that no
-    sweep has is null in it."""
+    """The text of a question with other groups and one more condition. Unknown columns are null."""
     known = {name.lower() for name in columns}
     named = {name.lower() for name in (question.where.columns if question.where else ())}
     named |= {token.strip('"').lower() for token in TOKEN.findall(half) if token[0] == '"'}
@@ -239,20 +237,8 @@ def _text(question: Question, by: Sequence[str], half: str, columns: Collection[
     return f"{question.verb} {ranked}{along}{groups}{condition}"
 
 
-def _condition(at: Mapping[str, Any], name: str) -> str:
-    """Returns the condition that a column has a wanted value, in the words of a question. It is
-    false, and not null, where the column is null."""
-    texts = at[name] if isinstance(at[name], dict) else {"": None}
-    parts = []
-    for task in texts:
-        wanted = (one.replace("'", "''") for one in _wanted(at, name, task))
-        values = " or ".join(f"{quoted(name)} is not distinct from '{one}'" for one in wanted)
-        parts.append(f"(task = '{task}' and ({values}))" if task else f"({values})")
-    return f"({' or '.join(parts)})"
-
-
 def _wanted(at: Mapping[str, Any], name: str, task: str) -> list[str]:
-    """Returns the values that a claim about a task wants of a column, as texts."""
+    """The values that a claim about a task wants of a column, as texts."""
     wanted = at[name].get(task, []) if isinstance(at[name], dict) else at[name]
     return [_plain(one) for one in (wanted if isinstance(wanted, list) else [wanted])]
 
@@ -268,8 +254,8 @@ def _plain(value: object) -> str:
 def _stands_beside(
     row: AnswerRow, other: AnswerRow, beside: Mapping[str, Any], group: Sequence[str]
 ) -> bool:
-    """Returns whether the other row has the values of `beside`, which this one has not, and all
-    else in common with it. `beside` may name another value for each value of this row."""
+    """Whether the other row has the values of `beside`, which this one has not, and all else in
+    common with it. `beside` may name another value for each value of this row."""
     for name, wanted in beside.items():
         wanted = wanted.get(_plain(row.get(name))) if isinstance(wanted, dict) else wanted
         if wanted is None or row.get(name) == wanted or other.get(name) != wanted:
@@ -278,9 +264,9 @@ def _stands_beside(
     return all(row[n] == other[n] or None in (row[n], other[n]) for n in shared)
 
 
-def _known(views: Views, row: AnswerRow, side: re.Match[str]) -> Known:
-    """Returns what a row says of one side of a comparison. A fail that more training may change
-    bounds nothing."""
+def _known(views: Views, row: AnswerRow, side: re.Match[str]) -> Range | str | None:
+    """What a row says of one side of a comparison. A fail that more training may change bounds
+    nothing."""
     if not (name := side["name"]):
         number = float(side["number"] or 0)
         return side["text"] if side["number"] is None else Range(number, number, number)
@@ -296,8 +282,8 @@ def _known(views: Views, row: AnswerRow, side: re.Match[str]) -> Known:
     return Range(low * times, high * times, value * times)
 
 
-def _compare(left: Known, operator: str, right: Known) -> bool | None:
-    """Returns whether a comparison holds, or None where what is known does not tell."""
+def _compare(left: Range | str | None, operator: str, right: Range | str | None) -> bool | None:
+    """Whether a comparison holds, or None where what is known does not tell."""
     if left is None or right is None:
         return None
     if not isinstance(left, Range) or not isinstance(right, Range):
@@ -312,8 +298,8 @@ def _compare(left: Known, operator: str, right: Known) -> bool | None:
     return holds if operator in (">", "<", "=") or holds is None else not holds
 
 
-def _in_words(row: AnswerRow, known: Known) -> str:
-    """Returns in words what is known of a row, and the training budget behind it."""
+def _in_words(row: AnswerRow, known: Range | str | None) -> str:
+    """What is known of a row, and the training budget behind it, in words."""
     if "points" in row:
         if row["exponent"] is None:
             return f"no exponent ({row['reason']})"

@@ -3,7 +3,7 @@
 `Node.sql` prints an expression. A condition on a score (acc, chain_acc, loss) is three-valued:
 what is known of a score is an interval, the columns `<score>_least` and `<score>_most` of
 `raw.bounds`. `kleene` prints the condition in SQL that is TRUE or FALSE where every value in the
-interval agrees, and NULL where they do not. `falls` and `thresholds` tell what a condition asks of
+interval agrees, and NULL where they do not. `trend` and `thresholds` tell what a condition asks of
 the scores.
 """
 
@@ -15,24 +15,16 @@ from typing import Literal
 
 from sweepd.grid.metrics import BETTER, Better
 from sweepd.grid.options import OPERATORS, Goal
-from sweepd.query.cells_sql import EXTREMES, OF_TRIALS, ScoreDirections, least, most, quoted
+from sweepd.query.cells_sql import EXTREMES, OF_TRIALS, ScoreDirections, bounds_of, quoted
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-"""The comparisons that an interval can decide. Each has the one that means the same once its two
-sides are exchanged."""
-OPPOSITE = {
-    "=": "<>", "<": ">=", ">": "<=", "IS DISTINCT FROM": "IS NOT DISTINCT FROM"
-}  # fmt: skip
+"""The comparisons that an interval can decide, each with its like once the sides are exchanged."""
+OPPOSITE = {"=": "<>", "<": ">=", ">": "<=", "IS DISTINCT FROM": "IS NOT DISTINCT FROM"}
 OPPOSITE |= {opposite: operator for operator, opposite in OPPOSITE.items()}
 """The comparison that holds where another does not. NULL makes no exception, since a comparison
 with it is NULL either way. NaN makes none, since DuckDB orders it above all numbers."""
 RISING = {">": 1, ">=": 1, "<": -1, "<=": -1}
 """Which way the left side of a comparison has to move to make it hold: 1 is up, -1 is down."""
-
-Naming = Callable[[str], str]
-"""A function from a column to the name that it has in the SQL that is printed."""
-ScoreTest = tuple["Column", str, "Node"]
-"""A comparison of one score with an expression that has no score: (score, operator, expression)."""
 
 
 class Node:
@@ -44,19 +36,11 @@ class Node:
         match self:
             case Compare(left, _, right):
                 return left, right
-            case Between(value, low, high):
-                return value, low, high
-            case In(value, options):
-                return value, *options
-            case Junction(_, conditions):
-                return conditions
-            case Not(condition):
-                return (condition,)
-            case Other(_, operands):
-                return operands
+            case Junction(_, parts) | Other(_, parts):
+                return parts
         return ()
 
-    def sql(self, name: Naming = str) -> str:
+    def sql(self, name: Callable[[str], str] = str) -> str:
         """Returns the expression in SQL, with each column under the name that `name` gives it."""
         parts = [part.sql(name) for part in self.parts]
         match self:
@@ -66,40 +50,33 @@ class Node:
                 return text
             case Compare(_, operator):
                 return f"({parts[0]} {operator} {parts[1]})"
-            case Between():
-                return f"({parts[0]} BETWEEN {parts[1]} AND {parts[2]})"
-            case In():
-                return f"({parts[0]} IN ({', '.join(parts[1:])}))"
             case Junction(word):
                 return "(" + f" {word} ".join(parts) + ")"
-            case Not():
-                return f"(NOT {parts[0]})"
             case Other(form):
                 return form.format(*parts)
         raise NotImplementedError(type(self))
 
-    def walk(self) -> Iterator[Node]:
-        """Yields this expression and all that stand within it."""
-        yield self
+    def walk(self) -> Iterator[Column]:
+        """Yields the columns that the expression mentions, one for each place."""
+        if isinstance(self, Column):
+            yield self
         for part in self.parts:
             yield from part.walk()
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns that the expression mentions."""
-        return frozenset(node.name for node in self.walk() if isinstance(node, Column))
+        return frozenset(column.name for column in self.walk())
 
     @property
     def scores(self) -> frozenset[str]:
         """The columns that the expression mentions and that seeds yet to come may change."""
-        return frozenset(n.name for n in self.walk() if isinstance(n, Column) and n.better)
+        return frozenset(column.name for column in self.walk() if column.better)
 
     @property
     def about(self) -> frozenset[str]:
-        """The metrics that its scores measure: acc, loss, or those of a user's own. `chain_acc`
-        counts as acc."""
-        columns = (node for node in self.walk() if isinstance(node, Column))
-        scores = (column.score for column in columns if column.own or column.score in BETTER)
+        """The metrics that its scores measure. `chain_acc` counts as acc."""
+        scores = (column.score for column in self.walk() if column.own or column.score in BETTER)
         return frozenset(score.removeprefix("chain_") for score in scores)
 
 
@@ -131,6 +108,11 @@ class Constant(Node):
     number: float | None = None
     """The value of the constant if it is a number, else None."""
 
+    @classmethod
+    def numeral(cls, text: str) -> Constant:
+        """Returns a number as it was written. Underscores may group its digits."""
+        return cls(f"({text})" if text.startswith("-") else text, float(text.replace("_", "")))
+
 
 @dataclass(frozen=True)
 class Compare(Node):
@@ -140,36 +122,17 @@ class Compare(Node):
 
 
 @dataclass(frozen=True)
-class Between(Node):
-    value: Node
-    low: Node
-    high: Node
-
-
-@dataclass(frozen=True)
-class In(Node):
-    value: Node
-    options: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
 class Junction(Node):
-    """Two or more conditions joined by AND or by OR."""
+    """Conditions joined by AND or by OR. BETWEEN and IN are such, too."""
 
     word: Literal["AND", "OR"]
     conditions: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
-class Not(Node):
-    """The negation of what `negation` cannot turn around, such as IN."""
-
-    condition: Node
-
-
-@dataclass(frozen=True)
 class Other(Node):
-    """A call, a cast, arithmetic, CASE or IS NULL. It has a value once its scores are known."""
+    """A call, a cast, arithmetic, CASE, IS NULL, or NOT of one of these. It has a value once its
+    scores are known."""
 
     form: str
     """The SQL of the expression, with a {} for each operand."""
@@ -179,43 +142,26 @@ class Other(Node):
 TRUE = Constant("true")
 
 
-def numeral(text: str) -> Constant:
-    """Returns a number as it was written. Underscores may group its digits."""
-    return Constant(f"({text})" if text.startswith("-") else text, float(text.replace("_", "")))
-
-
 def negation(condition: Node) -> Node:
     """Returns the condition that holds where this one does not. A comparison is turned around, and
     AND and OR change places, so that `not acc <= 0.9` is the same condition as `acc > 0.9`."""
     match condition:
-        case Compare(left, operator, right) if operator in OPPOSITE:
+        case Compare(left, operator, right):
             return Compare(left, OPPOSITE[operator], right)
-        case Between(value, low, high):
-            return Junction("OR", (Compare(value, "<", low), Compare(value, ">", high)))
         case Junction(word, conditions):
             return Junction("OR" if word == "AND" else "AND", tuple(map(negation, conditions)))
-    return Not(condition)
+    return Other("(NOT {})", (condition,))
 
 
 def over_mixed(condition: Node, texts: Collection[str]) -> Node:
     """Returns the condition with columns of texts read as numbers where it compares them with one,
     and true and false as texts. Such a column may be that of a field with values of several types.
     A text that is no number is unequal to each, and neither less nor more."""
-
-    def over(part: Node) -> Node:
-        return over_mixed(part, texts)
-
     match condition:
         case Junction(word, conditions):
-            return Junction(word, tuple(map(over, conditions)))
-        case Not(negated):
-            return Not(over(negated))
-        case Between(Column(name) as value, low, high) if name in texts:
-            return over(Junction("AND", (Compare(value, ">=", low), Compare(value, "<=", high))))
-        case In(Column(name) as value, options) if name in texts:
-            return over(Junction("OR", tuple(Compare(value, "=", option) for option in options)))
+            return Junction(word, tuple(over_mixed(part, texts) for part in conditions))
         case Compare(Constant() as left, operator, Column() as right) if operator in MIRRORED:
-            return over(Compare(right, MIRRORED[operator], left))
+            return over_mixed(Compare(right, MIRRORED[operator], left), texts)
         case Compare(Column(name) as value, operator, Constant(text, number)) if name in texts:
             if number is None:
                 quoted_text = f"'{text}'" if text in ("true", "false") else text
@@ -235,8 +181,7 @@ def conjunction(conditions: Sequence[Node]) -> Node:
 
 
 def conjuncts(condition: Node) -> tuple[Node, ...]:
-    """Returns the conditions that a condition joins with AND, or the condition itself if there are
-    none."""
+    """Returns the conditions that a condition joins with AND, else the condition itself."""
     match condition:
         case Junction("AND", conditions):
             return tuple(part for each in conditions for part in conjuncts(each))
@@ -245,112 +190,80 @@ def conjuncts(condition: Node) -> tuple[Node, ...]:
 
 def of_goal(goal: Goal, own: ScoreDirections) -> Node:
     """Returns a grid's goal as a condition. own: the metrics of the user's own tasks and loops."""
-    return Compare(
-        Column(goal.metric, own.get(goal.metric)), goal.comparison, numeral(repr(goal.threshold))
-    )
+    score = Column(goal.metric, own.get(goal.metric))
+    return Compare(score, goal.comparison, Constant.numeral(repr(goal.threshold)))
 
 
 def goal_of(condition: Node) -> Goal | None:
-    """Returns the condition as a goal if it compares one score of trials with a number, else
-    None."""
-    test = _score_test(condition)
-    if test is None:
-        return None
-    score, operator, rest = test
-    of_trials = score.name == score.score and (score.own or score.name in BETTER)
-    if not of_trials or operator not in OPERATORS or not isinstance(rest, Constant):
-        return None
-    return None if rest.number is None else Goal(score.name, operator, rest.number)
+    """Returns a condition as a goal if it compares one score of trials with a number."""
+    match _score_test(condition):
+        case Column(name) as score, operator, Constant(_, float(number)) if operator in OPERATORS:
+            if name == score.score and (score.own or name in BETTER):
+                return Goal(name, operator, number)
+    return None
 
 
 def kleene(condition: Node) -> str:
     """Returns the condition in SQL over `cells` joined with `bounds`. It is NULL where it is
     undecided. A part without scores is decided: where a cell lacks its column, it does not hold."""
-    if not condition.scores:
-        return f"coalesce({condition.sql()}, false)"
-    if test := _score_test(condition):
-        return _decided(*test)
-    match condition:
-        case Between(Column() as score, low, high) if score.better and not (
-            low.scores or high.scores
-        ):
-            return f"({_decided(score, '>=', low)} AND {_decided(score, '<=', high)})"
-        case Junction(word, conditions):
-            return "(" + f" {word} ".join(map(kleene, conditions)) + ")"
     scores = condition.scores
-    at_least = condition.sql(lambda column: least(column) if column in scores else column)
-    return f"(CASE WHEN {known(condition)} THEN {at_least} END)"
+    if not scores:
+        return f"coalesce({condition.sql()}, false)"
+    if isinstance(condition, Junction):
+        return "(" + f" {condition.word} ".join(map(kleene, condition.conditions)) + ")"
+    if not (test := _score_test(condition)):
+        at_least = condition.sql(lambda name: bounds_of(name)[0] if name in scores else name)
+        return f"(CASE WHEN {known(condition)} THEN {at_least} END)"
+
+    # One score against a value: decided as soon as its whole interval lies on one side of that.
+    score, operator, rest = test
+    (low, high), value = map(quoted, bounds_of(score.name)), rest.sql()
+    if operator == "<>":
+        return f"(NOT {kleene(Compare(score, '=', rest))})"
+    if operator == "=":
+        true = f"{low} = {value} AND {high} = {value}"
+        false = f"{value} < {low} OR {value} > {high}"
+    else:
+        worst, best = (low, high) if RISING[operator] > 0 else (high, low)
+        true, false = f"{worst} {operator} {value}", f"NOT {best} {operator} {value}"
+    return f"(CASE WHEN {true} THEN true WHEN {false} THEN false END)"
 
 
 def known(node: Node) -> str:
-    """Returns the SQL condition that every score of an expression is known. The expression must
-    have one."""
-    return " AND ".join(
-        f"{quoted(least(score))} = {quoted(most(score))}" for score in sorted(node.scores)
-    )
-
-
-def falls(condition: Node) -> bool:
-    """Returns whether better scores can make a condition false but never make it true, as with
-    acc < 0.5."""
-    return _trend(condition) == -1
+    """Returns the SQL condition that every score of an expression, which has one, is known."""
+    return " AND ".join(" = ".join(map(quoted, bounds_of(score))) for score in sorted(node.scores))
 
 
 def thresholds(condition: Node) -> tuple[float, ...]:
-    """Returns the numbers with which acc is compared in the parts that a condition joins with
-    AND."""
-    compared: list[Node] = []
+    """Returns the numbers with which `conjuncts` of a condition compare acc."""
+    numbers = []
     for part in conjuncts(condition):
-        match part:
-            case Between(Column("acc"), low, high):
-                compared += [low, high]
-            case _ if (test := _score_test(part)) and test[0].name == "acc":
-                compared.append(test[2])
-    numbers = (node.number for node in compared if isinstance(node, Constant))
-    return tuple(number for number in numbers if number is not None)
+        match _score_test(part):
+            case Column("acc"), _, Constant(_, float(number)):
+                numbers.append(number)
+    return tuple(numbers)
 
 
-def _score_test(condition: Node) -> ScoreTest | None:
+def _score_test(condition: Node) -> tuple[Column, str, Node] | None:
+    """A comparison of one score with an expression that has none: score, operator, expression."""
     match condition:
-        case Compare(Column() as score, operator, rest) if (
-            score.better and operator in MIRRORED and not rest.scores
-        ):
-            return score, operator, rest
-        case Compare(rest, operator, Column() as score) if (
-            score.better and operator in MIRRORED and not rest.scores
-        ):
-            return score, MIRRORED[operator], rest
+        case Compare(left, operator, right) if operator in MIRRORED:
+            for score, said, rest in ((left, operator, right), (right, MIRRORED[operator], left)):
+                if isinstance(score, Column) and score.better and not rest.scores:
+                    return score, said, rest
     return None
 
 
-def _trend(condition: Node) -> int | None:
-    """Returns 1 if better scores can only help the condition, -1 if they can only harm it, and 0 if
-    they do neither. None if it depends."""
+def trend(condition: Node) -> int | None:
+    """Returns 1 if better scores can only help a condition, -1 if they can only harm it, as with
+    acc < 0.5, 0 if they do neither, and None if it depends."""
     if not condition.scores:
         return 0
     if test := _score_test(condition):
         score, operator, _ = test
-        trend = RISING.get(operator)
-        return trend and (-trend if score.better == "down" else trend)
-    match condition:
-        case Junction(_, conditions):
-            trends = {_trend(each) for each in conditions} - {0}
-            return trends.pop() if len(trends) == 1 else None
+        rising = RISING.get(operator)
+        return rising and (-rising if score.better == "down" else rising)
+    if isinstance(condition, Junction):
+        trends = {trend(each) for each in condition.conditions} - {0}
+        return trends.pop() if len(trends) == 1 else None
     return None
-
-
-def _decided(score: Column, operator: str, rest: Node) -> str:
-    """Returns `score operator rest` in SQL. It is NULL where the interval of the score does not
-    settle it."""
-    low, high, value = quoted(least(score.name)), quoted(most(score.name)), rest.sql()
-    match operator:
-        case ">" | ">=":
-            true, false = f"{low} {operator} {value}", f"NOT {high} {operator} {value}"
-        case "<" | "<=":
-            true, false = f"{high} {operator} {value}", f"NOT {low} {operator} {value}"
-        case "=":
-            true = f"{low} = {value} AND {high} = {value}"
-            false = f"{value} < {low} OR {value} > {high}"
-        case _:
-            return f"(NOT {_decided(score, '=', rest)})"
-    return f"(CASE WHEN {true} THEN true WHEN {false} THEN false END)"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweepd.errors import UserError
-from sweepd.query.cells import NUMERIC, Cell, getter
-from sweepd.query.cells_sql import COSTS, GOAL_COST, quoted
+from sweepd.query.cells import NUMERIC, Cell, score_columns
+from sweepd.query.cells_sql import COSTS, GOAL_COST, ScoreDirections, quoted
 from sweepd.query.database import Views
 from sweepd.query.expressions import Column
 from sweepd.query.parser import Question
@@ -22,8 +22,11 @@ TRAINING = "train_flops"
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which columns make a row, and which of the others a row is the best over."""
+    """Which columns make a row of the answer to a question, and which of the others a row is the
+    best over."""
 
+    views: Views
+    question: Question
     group: tuple[str, ...]
     shown: tuple[str, ...]
     """The axes, other than those of the group, that rows show in columns of their own."""
@@ -37,30 +40,37 @@ class Grouping:
     pooled: tuple[str, ...]
     """The axes that vary and that `by` may have left out. A row is the best over the cells that
     differ in them."""
-    of_score: bool
-    """Whether the question ranks a measured score, and not something that the grid sets."""
-    of_compute: bool
-    """Whether the question ranks training FLOPs. They can be spent on width or on steps, so more of
-    them need not be better."""
+    scores: tuple[str, ...]
+    """The columns that tell the scores of a row."""
+
+    @property
+    def of_score(self) -> bool:
+        """Whether the question ranks a measured score, and not something that the grid sets."""
+        return bool(self.question.expressions[0][1].scores)
+
+    @property
+    def of_compute(self) -> bool:
+        """Whether the question ranks training FLOPs. They can be spent on width or on steps, so
+        more of them need not be better."""
+        return TRAINING in self.question.expressions[0][1].columns
 
     def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
         """Returns each group's columns and its cells. The groups are in natural order."""
-        groups, key_of = defaultdict(list), getter(self.group)
+        groups = defaultdict(list)
         for cell in cells:
-            groups[key_of(cell.row)].append(cell)
+            groups[tuple(cell.row[name] for name in self.group)].append(cell)
         keys = sorted(groups, key=lambda key: [(value is not None, value) for value in key])
         return [(dict(zip(self.group, key, strict=True)), groups[key]) for key in keys]
 
-    def merged(self, cells: Iterable[Cell]) -> list[str]:
-        """Returns the columns in which cells of one row differ though the question does not speak
-        of them."""
-        found = {
+    def merged(self, cells: Iterable[Cell]) -> str:
+        """Returns, joined by commas, those of `pooled` in which cells of one row differ."""
+        differ = {
             name
             for _, members in (self.rows(cells) if self.pooled else ())
             for name in self.pooled
             if len({cell.row[name] for cell in members}) > 1
         }
-        return [name for name in self.pooled if name in found]
+        return ", ".join(name for name in self.pooled if name in differ)
 
     def at(self, cell: Cell) -> str:
         """Returns the axes in `others` that a cell has, with its values, as a JSON object."""
@@ -69,62 +79,87 @@ class Grouping:
 
 
 def group(
-    views: Views, question: Question, cells: Sequence[Cell], selected: Sequence[Cell]
+    views: Views, question: Question, cells: Sequence[Cell], own: ScoreDirections
 ) -> Grouping:
-    """Returns how the question's cells fall into rows: by the columns of its `by`, or by default.
-
-    `cells` are all cells of the store. `selected` are those for which the question's conditions on
-    anything but scores hold.
-    """
-    along = question.along
-    varying = _varying(views, cells, along)
+    """Returns how all cells of the store fall into rows: by the columns of the question's `by`, or
+    by default. own: as in `Cell`. Raises UserError for columns that cannot group, be ranked or be
+    fitted along."""
+    along, verb = question.along, question.verb
     size_fields = views.selection.size_fields
-    sizes = {"size", "L", *(size_fields.get(cell.row["task"], "size") for cell in selected)}
+    tasks = {cell.row["task"] for cell in cells if cell.selected}
+    sizes = {"size", "L", *(size_fields.get(task, "size") for task in tasks)}
     ranked = _ranked(views, question, sizes)
+
+    # The axes, other than a task's size, that have several values for some task and model. Null is
+    # a value too. Where a column is fitted along, only cells with one value of it are compared.
+    compared = defaultdict(list)
+    for cell in cells:
+        where = cell.row["task"], cell.row["model"], cell.row[along] if along else None
+        compared[where].append(cell.row)
+    differ = {
+        axis
+        for (task, *_), rows in compared.items()
+        for axis in views.axes
+        if axis != size_fields.get(task)
+        if len({row[axis] for row in rows}) > 1
+    }
+    varying = [axis for axis in views.axes if axis in differ]
+
+    # Other problems never compete: a frontier and `max` are of each of them.
     of_problems = views.axes
+    if verb in ("frontier", "max"):
+        of_problems = tuple(axis for axis in views.axes if axis in views.selection.task_fields)
+
     # Codes are told apart only where a task and a model have run with several.
     code = views.code_column
     if code and len({(c.row["task"], c.row["model"], c.row["code"]) for c in cells}) == len(
         {(c.row["task"], c.row["model"]) for c in cells}
     ):
         code = []
-    if question.verb in ("frontier", "max"):
-        of_problems = tuple(axis for axis in views.axes if axis in views.selection.task_fields)
     if question.by is None:
-        named = _default(views, code, [axis for axis in varying if axis in of_problems], ranked)
+        names = ["task", "size", "L", "model", *code, *(a for a in varying if a in of_problems)]
+        names = [name for name in names if name not in ranked | views.selection.tune]
     else:
-        named = _asked(views, code, question.by, along)
-    group = tuple(dict.fromkeys(named))
+        allowed = ["task", "size", "L", "model", *views.code_column, *views.axes, *COSTS]
+        for name in question.by:
+            if name not in allowed:
+                raise UserError(f"by {name}: group by one of {', '.join(sorted(allowed))}")
+            if name == along:
+                raise UserError(f"by {name}: a fit along {name} needs several values in a group")
+        names = ["task", *question.by, "model", *code]
+
+    group = tuple(dict.fromkeys(names))
     tuned = tuple(axis for axis in varying if axis in views.selection.tune - ranked.union(group))
     in_columns = {*group, *(n.name for _, n in question.expressions if isinstance(n, Column))}
-    if question.best:
-        in_columns.add(question.best)
+    in_columns |= {question.best} if question.best else set()
     widths = {"d"}.intersection(views.axes)
-    shown = tuple(widths - in_columns) if question.verb in ("frontier", "max") else ()
+    shown = tuple(widths - in_columns) if verb in ("frontier", "max") else ()
     across_sizes = bool(sizes.intersection((*group, along)))
+    several_sizes = len({(cell.row["task"], cell.row["size"]) for cell in cells}) > len(
+        {cell.row["task"] for cell in cells}
+    )
+    size = ["size"] if several_sizes and not across_sizes else []
     pooled = {*varying, *(() if "size" in group else sizes)} - ranked.union(group, tuned)
-    size = [] if across_sizes or not _sizes_vary(cells) else ["size"]
     return Grouping(
+        views=views,
+        question=question,
         group=group,
         shown=shown,
         others=tuple(name for name in varying + size if name not in in_columns.union(shown)),
         tuned=tuned,
         across_sizes=across_sizes,
         pooled=tuple(axis for axis in of_problems if axis in pooled),
-        of_score=bool(question.expressions[0][1].scores),
-        of_compute=TRAINING in question.expressions[0][1].columns,
+        scores=tuple(score_columns(own)),
     )
 
 
 def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
-    """Returns the columns that the question ranks, which by default do not group its rows.
+    """The columns that the question ranks, which by default do not group its rows.
 
     These are the columns of its expressions, and the one that it fits along or asks the best value
-    of. If a cost is among them, d is ranked too, and what all sweeps minimise if that is one
-    field, since costs are there to rank them. If that is
-    the cost of training, the steps are ranked as well. If one of `sizes`, the columns of the size,
-    is ranked, all of them are. Raises UserError if the question cannot ask for that best value, or
-    cannot fit along that column.
+    of. Costs are there to rank widths, so with one of them d is ranked too, and what all sweeps
+    minimise if that is one field. With the cost of training the steps are ranked as well. If one of
+    `sizes`, the columns of the size, is ranked, all of them are.
     """
     along = question.along
     ranked = {name for _, node in question.expressions for name in node.columns}
@@ -135,7 +170,7 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
     if along is not None:
         if along in ranked or along not in {"size", "L", *views.axes}:
             raise UserError(f"~ {along}: fit along the size or an axis, not what is minimised")
-        [kind] = views.types([quoted(along)])
+        [kind] = views.types(quoted(along))
         if not kind.startswith(NUMERIC):
             raise UserError(f"~ {along}: it is of type {kind}, not a number")
         ranked.add(along)
@@ -145,49 +180,3 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
     if TRAINING in ranked:
         ranked.add("steps")
     return ranked | sizes if ranked & sizes else ranked
-
-
-def _default(
-    views: Views, code: Sequence[str], varying: Sequence[str], ranked: set[str]
-) -> list[str]:
-    """Returns the columns that group a question without `by`. They are task, size, L, model, the
-    code where cells differ by it, and the `varying` axes. Nuisance axes and what the question ranks
-    are left out."""
-    names = ["task", "size", "L", "model", *code, *varying]
-    return [name for name in names if name not in ranked | views.selection.tune]
-
-
-def _asked(views: Views, code: Sequence[str], by: Sequence[str], along: str | None) -> list[str]:
-    """Returns the columns that group a question with `by`: those that it names, besides task, model
-    and, where cells differ by it, code. Raises UserError for a column that cannot group."""
-    allowed = ["task", "size", "L", "model", *views.code_column, *views.axes, *COSTS]
-    for name in by:
-        if name not in allowed:
-            raise UserError(f"by {name}: group by one of {', '.join(sorted(allowed))}")
-        if name == along:
-            raise UserError(f"by {name}: a fit along {name} needs several values in a group")
-    return ["task", *by, "model", *code]
-
-
-def _sizes_vary(cells: Sequence[Cell]) -> bool:
-    """Returns whether any task has several sizes."""
-    sizes = {(cell.row["task"], cell.row["size"]) for cell in cells}
-    return len(sizes) > len({task for task, _ in sizes})
-
-
-def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str]:
-    """Returns the axes, other than a task's size, that have several values for some task and model.
-    Null is a value too. Where a column is fitted along, only cells with one value of it are
-    compared."""
-    axes = [axis for axis in views.axes if axis in views.apart]
-    compared = defaultdict(list)
-    for cell in cells:
-        where = cell.row["task"], cell.row["model"], cell.row[along] if along else None
-        compared[where].append(cell.row)
-    varying = {
-        axis
-        for (task, *_), rows in compared.items()
-        for axis in axes
-        if axis != views.selection.size_fields.get(task) and len({row[axis] for row in rows}) > 1
-    }
-    return [axis for axis in axes if axis in varying]

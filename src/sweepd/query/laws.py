@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import e, log2
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,9 +46,8 @@ BELOW = 1.0
 value passes at several sizes, nothing else says how small a value would do, and a law as steep as
 one likes would fit. So growth that happens below the grid is not counted."""
 LEAST_POINTS = 3
-LEAST_BRACKETED = 1
-"""The numbers of points that a fit needs, and of those with both passes and fails. With only passes
-or only fails, the interval would say what was held beforehand and nothing else."""
+"""The number of points that a fit needs. One must have both passes and fails. With only passes or
+only fails, the interval would say what was held beforehand and nothing else."""
 
 ERRORS = (0.0, 0.1, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5)
 """The standard deviations, in octaves, that the error of a size may have."""
@@ -103,34 +102,25 @@ class Point:
 
 @dataclass(frozen=True)
 class Levels:
-    """The evenly spaced levels, in octaves, at which the likelihood is computed. They cover the
-    tried values, from `low` to `high`, and MARGIN on either side."""
+    """The levels, in octaves, at which the likelihood is computed."""
 
     low: float
     high: float
+    """The least and the greatest value that was tried."""
+    grid: Array
+    """The levels (levels,). They lie evenly over the tried values and MARGIN on either side."""
+    starts: Array
+    """The heights (starts,) that a law may have at the middle size."""
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> Levels:
         """Returns the levels over all values that were tried at the points. At least one point must
         have trials, and all values must be above 0."""
         tried = [one.value for point in points for one in point.tried]
-        return cls(float(np.log2(min(tried))), float(np.log2(max(tried))))
-
-    @property
-    def height(self) -> float:
-        """The octaves from the least to the greatest value that was tried."""
-        return self.high - self.low
-
-    def starts(self) -> Array:
-        """Returns the heights (starts,), in octaves, that a law may have at the middle size."""
-        return np.linspace(self.low - SPARE / 2, self.high + SPARE / 2, LEVELS)
-
-    @cached_property
-    def grid(self) -> Array:
-        """The levels (levels,), in octaves."""
-        reach = self.height + 2 * MARGIN
-        count = min(MOST, round(reach / STEP))
-        return np.linspace(self.low - MARGIN, self.high + MARGIN, count + 1)
+        low, high = float(np.log2(min(tried))), float(np.log2(max(tried)))
+        count = min(MOST, round((high - low + 2 * MARGIN) / STEP))
+        grid = np.linspace(low - MARGIN, high + MARGIN, count + 1)
+        return cls(low, high, grid, np.linspace(low - SPARE / 2, high + SPARE / 2, LEVELS))
 
     def likelihood(self, point: Point) -> Array:
         """Returns the likelihood (scales, levels) of what was tried at one point, up to a factor
@@ -146,15 +136,15 @@ class Levels:
         return likelihood
 
 
-@dataclass(frozen=True)
-class Slope:
-    """An exponent: its median, the ends `low` and `high` of its 95% interval, and the probability
-    `rises` that it is above 0."""
+class Law(NamedTuple):
+    """The law value = factor · x ** exponent. Of the exponent it has the median, the ends `low` and
+    `high` of its 95% interval, and the probability `rises` that it is above 0."""
 
     exponent: float
     low: float
     high: float
     rises: float
+    factor: float = 1.0
 
     @property
     def direction(self) -> str:
@@ -164,35 +154,27 @@ class Slope:
         return "falls" if self.rises <= 1 - SURE else "not told"
 
 
-@dataclass(frozen=True)
-class Law(Slope):
-    """The law value = factor · x ** exponent."""
-
-    factor: float
-
-
 def refusal(points: Sequence[Point]) -> str | None:
     """Returns the reason why these points cannot carry a fit, or None if they can."""
     informative = sum(point.informative for point in points)
-    bracketed = sum(point.bracketed for point in points)
     if informative < LEAST_POINTS:
         return f"{informative} of {len(points)} points say anything: a fit needs {LEAST_POINTS}"
-    if bracketed < LEAST_BRACKETED:
-        return f"all points but {bracketed} are censored: widen the range of what is minimised"
+    if not any(point.bracketed for point in points):
+        return "all points are censored: widen the range of what is minimised"
     return None
 
 
 def fit(points: Sequence[Point]) -> Law:
     """Returns the law through the points, for which `refusal` must be None."""
     levels, sizes = _sizes(points)
-    start = levels.starts()
-    steepest = max((levels.height + 2 * SPARE) / sizes.span, 2 * STEEPEST)
+    start = levels.starts
+    steepest = max((levels.high - levels.low + 2 * SPARE) / sizes.span, 2 * STEEPEST)
     slopes = np.linspace(-1, 1, SLOPES) * steepest
     density = sizes.density(start, slopes, sizes.xs)
     slope = _slope(slopes, density.sum(axis=0))
     of_start = density.sum(axis=1)
     at_middle = np.interp(0.5, (np.cumsum(of_start) - of_start / 2) / of_start.sum(), start)
-    return Law(**vars(slope), factor=2 ** float(at_middle - slope.exponent * sizes.middle))
+    return slope._replace(factor=2 ** float(at_middle - slope.exponent * sizes.middle))
 
 
 def weights(points: Sequence[Point]) -> dict[str, float]:
@@ -216,15 +198,15 @@ def weights(points: Sequence[Point]) -> dict[str, float]:
     knees = np.sort(sizes.xs)[1:-1]
     shapes["plateau"] = [(exponents, np.maximum(sizes.xs - knee, 0)) for knee in knees]
     evidence = {
-        name: np.mean([sizes.density(levels.starts(), k, s - s.mean()).mean() for k, s in each])
+        name: np.mean([sizes.density(levels.starts, k, s - s.mean()).mean() for k, s in each])
         for name, each in shapes.items()
     }
     return {name: float(one / sum(evidence.values())) for name, one in evidence.items()}
 
 
-def difference(one: Sequence[Point], other: Sequence[Point]) -> Slope | None:
-    """Returns the exponent of `one` less that of `other`, over the xs that both have. Returns None
-    where the points of either at these xs cannot carry a fit.
+def difference(one: Sequence[Point], other: Sequence[Point]) -> Law | None:
+    """Returns the law of the ratio of `one` to `other`, whose factor is not told, over the xs that
+    both have. Returns None where the points of either at these xs cannot carry a fit.
 
     An error of a size that both have in common, because the size is harder or easier than a law
     says, cancels. It may be anything.
@@ -237,16 +219,13 @@ def difference(one: Sequence[Point], other: Sequence[Point]) -> Slope | None:
     end = levels.grid[-1] - levels.grid[0]
     apart = np.linspace(-end, end, 2 * len(levels.grid) - 1)
 
-    def between(mine: Array, theirs: Array) -> Array:
-        """Returns the likelihood (scales, 2 levels - 1) of the difference of two levels of one
-        size, whose own likelihoods are (scales, levels)."""
+    likelihoods = []
+    for mine, theirs in (map(levels.likelihood, pair) for pair in pairs):
+        # Of the difference of two levels of one size: (scales, 2 levels - 1).
         convolved = [np.convolve(a, b[::-1]) for a, b in zip(mine, theirs, strict=True)]
-        likelihood: Array = np.array(convolved) / np.max(convolved)
-        return likelihood
-
-    likelihoods = (between(*map(levels.likelihood, pair)) for pair in pairs)
+        likelihoods.append(np.array(convolved) / np.max(convolved))
     sizes = _Sizes.of([point.x for point, _ in pairs], apart, likelihoods)
-    reach = levels.height + SPARE
+    reach = levels.high - levels.low + SPARE
     slopes = np.linspace(-1, 1, SLOPES) * 2 * reach / sizes.span
     start = np.linspace(-reach, reach, 2 * LEVELS)
     return _slope(slopes, sizes.density(start, slopes, sizes.xs).sum(axis=0))
@@ -324,7 +303,7 @@ def _shares(weights: Sequence[float] | Array) -> Array:
     return shares
 
 
-def _slope(slopes: Array, density: Array) -> Slope:
+def _slope(slopes: Array, density: Array) -> Law:
     below = (np.cumsum(density) - density / 2) / density.sum()
     low, middle, high = np.interp((0.025, 0.5, 0.975), below, slopes)
-    return Slope(float(middle), float(low), float(high), 1 - float(np.interp(0, slopes, below)))
+    return Law(float(middle), float(low), float(high), 1 - float(np.interp(0, slopes, below)))

@@ -8,9 +8,9 @@ step twice. All other rows count as they are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -19,19 +19,15 @@ from fsspec import AbstractFileSystem
 from sweepd.errors import EnvironmentFailure, SweepdError
 from sweepd.query.cells_sql import quoted
 from sweepd.query.sandbox import SCANNED, copy, interruptible, sandbox
+from sweepd.query.selection import Source
 from sweepd.statuses import RAN
 from sweepd.store.parquet import Reader
 from sweepd.store.schema import METRICS, with_doubles
 from sweepd.store.tables import Live
 
-WRITTEN = datetime(1970, 1, 1, tzinfo=UTC)
-"""The time at which DuckDB is told that each file was last changed. It is always the same, since
-the files never change."""
-
 
 class Handle(Reader):
-    """An open file. DuckDB raises errors of its own in place of those of a read, so `failures` gets
-    the original ones."""
+    """An open file. DuckDB hides what a read raises, so `failures` gets it."""
 
     def __init__(self, file: Reader, failures: list[Exception]) -> None:
         super().__init__(file.folder, file.path, file.size)
@@ -46,8 +42,7 @@ class Handle(Reader):
 
 
 class ScannedFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """The scanned files, under the numbered paths `SCANNED`0, `SCANNED`1, … They can only be
-    read."""
+    """The scanned files, which can only be read, under the paths `SCANNED`0, `SCANNED`1, …"""
 
     protocol = SCANNED.partition(":")[0]
     cachable = False
@@ -75,7 +70,7 @@ class ScannedFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no t
         return self.files[path].size
 
     def modified(self, path: str) -> datetime:
-        return WRITTEN
+        return datetime(1970, 1, 1, tzinfo=UTC)  # always the same: the files never change
 
 
 _FILE = quoted("file of the row")
@@ -120,15 +115,12 @@ def attach(
         if files.protocol in con.list_filesystems():  # else DuckDB would still ask the former one
             con.unregister_filesystem(files.protocol)
         con.register_filesystem(files)
-        axes = sorted(live.axes)
-        numbers = [quoted(name) + "::DOUBLE" * (name in own) for name in axes]
-        columns = [
-            *METRICS.fixed,
-            *(f"{n} AS {quoted(x)}" for n, x in zip(numbers, axes, strict=True)),
-        ]
+        columns = [_FILE, *METRICS.fixed]
+        for name in sorted(live.axes):
+            columns.append(f"{quoted(name)}{'::DOUBLE' * (name in own)} AS {quoted(name)}")
         rows += (
-            f" UNION ALL BY NAME SELECT {', '.join([_FILE, *columns])} FROM read_parquet("
-            f"{list(files.files)}, filename = {_FILE}, union_by_name = {bool(axes)})"
+            f" UNION ALL BY NAME SELECT {', '.join(columns)} FROM read_parquet("
+            f"{list(files.files)}, filename = {_FILE}, union_by_name = {bool(live.axes)})"
         )
     if among:
         rows = f"FROM ({rows}) SEMI JOIN {among} USING (id)"
@@ -141,27 +133,9 @@ def attach(
     con.execute(f"CREATE OR REPLACE VIEW metrics AS {_METRICS if repeats else 'FROM raw.metrics'}")
 
 
-NEWEST = f"""
-    SELECT id, max({{{{attempt: attempt, step: step, {{scores}}, seconds: seconds}}}})
-    FROM raw.metrics SEMI JOIN (
-        SELECT id FROM (SELECT id, max(attempt) AS attempt FROM raw.metrics GROUP BY id) AS ran
-            LEFT JOIN raw.ended USING (id)
-        GROUP BY id HAVING max(ran.attempt) > coalesce(max(ended.attempt), -1)
-            AND NOT coalesce(bool_or(status IN {RAN}), false)
-    ) USING (id) GROUP BY id
-"""
-"""SQL that selects the newest recorded step of each trial that runs now."""
-
-
-class MetricsSource(Protocol):
-    """What this module needs of a store."""
-
-    def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
-
-
 @interruptible()
 def newest_steps(
-    source: MetricsSource, planned: pa.Table, ended: pa.Table, own: Sequence[str] = ()
+    source: Source, planned: pa.Table, ended: pa.Table, own: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Returns, by id, the newest recorded step of each planned trial whose newest attempt has not
     ended. A step has the keys `attempt`, `step`, `acc`, the metrics `own` of users' tasks and
@@ -178,6 +152,16 @@ def newest_steps(
     scores = ", ".join(f"{quoted(name)}: {quoted(name)}" for name in ("acc", *own))
     try:
         attach(con, live, failures, "raw.planned", own)
-        return dict(con.execute(NEWEST.format(scores=scores)).fetchall())
+        newest = con.execute(f"""
+            SELECT id, max({{attempt: attempt, step: step, {scores}, seconds: seconds}})
+            FROM raw.metrics SEMI JOIN (
+                SELECT id
+                FROM (SELECT id, max(attempt) AS attempt FROM raw.metrics GROUP BY id) AS ran
+                    LEFT JOIN raw.ended USING (id)
+                GROUP BY id HAVING max(ran.attempt) > coalesce(max(ended.attempt), -1)
+                    AND NOT coalesce(bool_or(status IN {RAN}), false)
+            ) USING (id) GROUP BY id
+        """)
+        return dict(newest.fetchall())
     except duckdb.Error as error:
         raise EnvironmentFailure(f"the metrics cannot be read: {failures or error}") from error

@@ -1,7 +1,7 @@
 """Nuisance axes (`tune: [train.lr]`). A question is about each cell at its best over these axes.
 
-Cells that differ in nuisance axes alone are taken as one, and this one stands for the best of them
-(`cells.together`). Where the best value of an axis lies at the edge of those that were tried, a
+Cells that differ in nuisance axes alone are taken as one, and this one stands for the best of them.
+Where the best value of an axis lies at the edge of those that were tried, a
 wider range may do better still.
 
 Where a sweep settles its answers, the steps are such an axis. A pass with fewer steps stays a pass.
@@ -16,97 +16,79 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweepd.query.cells import Cell, getter, together
-from sweepd.query.expressions import Node
+from sweepd.query.cells import Cell
+from sweepd.query.expressions import Node, trend
+from sweepd.query.grouping import Grouping
 
 
 def tuned(
-    cells: Sequence[Cell],
-    axes: Sequence[str],
-    apart: Sequence[str],
-    condition: Node,
-    merit: Callable[[Cell], Any],
-    budgets: str | None = None,
+    grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Callable[[Cell], Any]
 ) -> list[Cell]:
-    """Returns the cells, where one stands for all that differ in the nuisance `axes` alone.
-
-    apart: the columns that tell cells apart. Such cells also have the same first value. merit: is
-    larger for a better cell. budgets: the one of the axes along which a pass stays a pass, if there
-    is one.
-    """
+    """Returns the cells, where one stands for all that differ in nuisance axes alone and have the
+    same first value. merit: is larger for a better cell."""
+    views, axes = grouping.views, grouping.tuned
     if not axes:
         return list(cells)
+    settles = views.selection.settles
+    by_steps = settles and grouping.question.verb in ("min", "fit")
+
+    def rank(cell: Cell) -> Any:
+        """Where a pass stays a pass, the best of several is one with the fewest steps."""
+        return (-cell.steps if cell.outcome else 0, merit(cell)) if by_steps else merit(cell)
+
     families = defaultdict(list)
-    rest = getter([name for name in apart if name not in axes])
+    rest = [name for name in views.identity if name not in axes]
     for cell in cells:
-        families[rest(cell.row), cell.values[0]].append(cell)
-    return [_as_one(rivals, axes, condition, merit, budgets) for rivals in families.values()]
+        families[*(cell.row[name] for name in rest), cell.values[0]].append(cell)
+    ordered = [axis for axis in axes if axis != "steps" or not settles]
+    best_of_each = []
+    for rivals in families.values():
+        counting = _decided(rivals, ordered) if settles and "steps" in axes else rivals
+        # One cell that meets the condition is enough. If it asks for bad scores, all have to.
+        outcomes, decisive = {rival.outcome for rival in counting}, trend(condition) != -1
+        outcome = decisive if decisive in outcomes else None if None in outcomes else not decisive
+        best = max((rival for rival in counting if rival.outcome or not outcome), key=rank)
+        cell = replace(
+            best,
+            outcome=outcome,
+            rivals=tuple(point for rival in rivals for point in rival.points),
+            tuned=(*axes, *best.tuned),
+            edge=",".join(axis for axis in ordered if at_edge(axis, best, rivals)),
+        )
+        best_of_each.append(cell)
+    return best_of_each
 
 
-def fewest_steps(merit: Callable[[Cell], Any]) -> Callable[[Cell], Any]:
-    """Returns a merit by which the best of several cells that pass is one with the fewest steps."""
-    return lambda cell: (-cell.steps if cell.outcome else 0, merit(cell))
-
-
-def within_budgets(cells: Sequence[Cell], apart: Sequence[str]) -> list[Cell]:
+def within_budgets(cells: Sequence[Cell], identity: Sequence[str]) -> list[Cell]:
     """Returns, for each budget of steps, the cells as they stand with at most that many steps. Each
-    stands for the same cell with fewer steps, too, since a pass with fewer steps stays a pass.
-    Cells whose budget nobody knows stay as they are.
+    stands for the cells that differ from it in fewer steps alone, too, since a pass with fewer
+    steps stays a pass. Cells whose budget nobody knows stay as they are.
 
-    apart: the columns that tell cells apart. Cells are the same if they differ in no other of these
-    columns than the steps.
+    identity: the columns that tell cells apart.
     """
     families: dict[Any, list[Cell]] = defaultdict(list)
-    rest = getter([name for name in apart if name != "steps"])
+    rest = [name for name in identity if name != "steps"]
     for cell in cells:
-        families[rest(cell.row)].append(cell)
-    budgets = sorted({cell.steps for cell in cells} - {0})
-    found = [cell for cell in cells if not cell.steps]
+        families[tuple(cell.row[name] for name in rest)].append(cell)
+    within = [cell for cell in cells if not cell.steps]
     for family in families.values():
-        for budget in budgets:
-            reached = [cell for cell in family if 0 < cell.steps <= budget]
-            if reached:
+        for budget in sorted({cell.steps for cell in cells} - {0}):
+            if reached := [cell for cell in family if 0 < cell.steps <= budget]:
                 counting = _decided(reached, [])
                 passing = [cell for cell in counting if cell.outcome]
-                if passing:
-                    best = min(passing, key=lambda cell: cell.steps)
-                else:
-                    best = max(counting, key=lambda cell: cell.steps)
+                best = min(passing or counting, key=lambda c: c.steps if passing else -c.steps)
                 row = {**best.row, "steps": budget}
-                found.append(replace(best, row=row, rivals=tuple(reached), tuned=("steps",)))
-    return found
-
-
-def _as_one(
-    rivals: Sequence[Cell],
-    axes: Sequence[str],
-    condition: Node,
-    merit: Callable[[Cell], Any],
-    budgets: str | None,
-) -> Cell:
-    ordered = [axis for axis in axes if axis != budgets]
-    along = budgets if budgets in axes else None
-    counting = _decided(rivals, ordered) if along else rivals
-    outcome = together(counting, condition)
-    candidates = [rival for rival in counting if rival.outcome or not outcome]
-    best = max(candidates, key=merit)
-    return replace(
-        best,
-        outcome=outcome,
-        rivals=tuple(point for rival in rivals for point in rival.points),
-        tuned=(*axes, *best.tuned),
-        edge=",".join(axis for axis in ordered if at_edge(axis, best, rivals)),
-    )
+                within.append(replace(best, row=row, rivals=tuple(reached), tuned=("steps",)))
+    return within
 
 
 def _decided(rivals: Sequence[Cell], rest: Sequence[str]) -> Sequence[Cell]:
-    """Returns the cells that count, of those that differ only in their budget and in the axes
-    `rest`. A budget that is open does not count where another one is decided. Where all budgets are
-    open, the first of the cells counts."""
+    """The cells that count, of those that differ only in their budget and in the axes `rest`. A
+    budget that is open does not count where another one is decided. Where all budgets are open, the
+    first of the cells counts."""
     families: dict[Any, list[Cell]] = defaultdict(list)
-    of_rest = getter(rest)
     for rival in rivals:
-        families[of_rest(rival.row)].append(rival)
+        families[tuple(rival.row[name] for name in rest)].append(rival)
     counting = []
     for family in families.values():
         counting += [rival for rival in family if rival.outcome is not None] or family[:1]
@@ -119,7 +101,7 @@ def at_edge(axis: str, best: Cell, rivals: Sequence[Cell]) -> bool:
     tried = {place(rival.row, axis) for rival in rivals if rival.measured}
     if not best.measured or None in tried or len(tried) < 2:
         return False
-    places = sorted(found for found in tried if found is not None)
+    places = sorted(at for at in tried if at is not None)
     return place(best.row, axis) in (places[0], places[-1])
 
 

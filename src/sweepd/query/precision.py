@@ -31,32 +31,31 @@ or more (results/inference). Above HOPE they hardly ever are."""
 def precision_notes(plan: Plan) -> Iterator[str]:
     """Yields a sentence on what to expect of `fit d ~ L`, for each task and each set of sizes and
     widths in the plan."""
-    lines: dict[tuple[str, tuple[int, ...], tuple[int, ...]], set[str]] = defaultdict(set)
-    by_model: dict[tuple[str, str], tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
+    by_model: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
     for trial in plan.planned:
-        lengths, widths = by_model[trial.task_name, trial.model_name]
         if trial.L is not None and "d" in trial.axes:
-            lengths.add(trial.L)
-            widths.add(int(str(trial.axes["d"])))
-    for (task, model), (lengths, widths) in by_model.items():
+            at = (trial.L, int(str(trial.axes["d"])))
+            by_model[trial.task_name, trial.model_name].add(at)
+    lines: dict[tuple[str, tuple[int, ...], tuple[int, ...]], set[str]] = defaultdict(set)
+    for (task, model), points in by_model.items():
+        lengths, widths = (tuple(sorted({*numbers})) for numbers in zip(*points, strict=True))
         if len(lengths) > 1 and len(widths) > 1:
-            lines[task, tuple(sorted(lengths)), tuple(sorted(widths))].add(model)
+            lines[task, lengths, widths].add(model)
     for (task, xs, of_d), models in lines.items():
-        yield _note(f"{task} ({', '.join(sorted(models))})", xs, of_d, len(plan.grid.seeds))
-
-
-def _note(what: str, lengths: Sequence[int], widths: Sequence[int], seeds: int) -> str:
-    if len(lengths) < LEAST_POINTS:
-        return f"{what}: {len(lengths)} sizes, and `fit d ~ L` needs {LEAST_POINTS}"
-    octaves = log2(max(lengths) / min(lengths))
-    where = f"{what}: over {len(lengths)} sizes within {octaves:.1f} octaves of L"
-    half = half_width(tuple(lengths), tuple(widths), seeds)
-    if half is None:
-        return f"{where}, `fit d ~ L` will mostly find no exponent: widen the range of d"
-    tells = "tells 0 from ½" if half <= TELLING else "may tell 0 from ½"
-    if half > HOPE:
-        tells = "cannot tell 0 from ½: sizes that lie further apart help most, then a finer d"
-    return f"{where}, expect an exponent of `fit d ~ L` to ±{half:.2f}, which {tells}"
+        what = f"{task} ({', '.join(sorted(models))})"
+        if len(xs) < LEAST_POINTS:
+            yield f"{what}: {len(xs)} sizes, and `fit d ~ L` needs {LEAST_POINTS}"
+            continue
+        octaves = log2(max(xs) / min(xs))
+        where = f"{what}: over {len(xs)} sizes within {octaves:.1f} octaves of L"
+        half = half_width(xs, of_d, len(plan.grid.seeds))
+        if half is None:
+            yield f"{where}, `fit d ~ L` will mostly find no exponent: widen the range of d"
+            continue
+        tells = "tells 0 from ½" if half <= TELLING else "may tell 0 from ½"
+        if half > HOPE:
+            tells = "cannot tell 0 from ½: sizes that lie further apart help most, then a finer d"
+        yield f"{where}, expect an exponent of `fit d ~ L` to ±{half:.2f}, which {tells}"
 
 
 @lru_cache
@@ -66,7 +65,7 @@ def half_width(lengths: Sequence[int], widths: Sequence[int], seeds: int) -> flo
     import numpy as np
 
     rng = np.random.default_rng(0)
-    found = []
+    halves = []
     for _ in range(DRAWS):
         start = rng.uniform(log2(min(widths)), log2(max(widths)))
         points = []
@@ -78,5 +77,5 @@ def half_width(lengths: Sequence[int], widths: Sequence[int], seeds: int) -> flo
             points.append(Point(length, tuple(tried)))
         if not refusal(points):
             law = fit(points)
-            found.append((law.high - law.low) / 2)
-    return median(found) if len(found) > DRAWS // 2 else None
+            halves.append((law.high - law.low) / 2)
+    return median(halves) if len(halves) > DRAWS // 2 else None

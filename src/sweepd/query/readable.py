@@ -12,8 +12,7 @@ A value says how hard the next smaller one was tried. A legend says what the mar
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sweepd.listing import GAP, Row, at_most, cell, in_lines
 from sweepd.query.database import Answer, Summary
@@ -69,16 +68,17 @@ def rows_for_people(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
     return list(dict.fromkeys(columns)), [for_people(row, answer.about) for row in answer.rows]
 
 
+def _between(row: Row, low: str, high: str, form: str) -> str:
+    """The range between two columns of a row. It is empty where both are missing."""
+    ends = (row[low], row[high])
+    if ends == (None, None):
+        return ""
+    return " … ".join("diverged" if end is None else format(end, form) for end in ends)
+
+
 def _row(row: Row, about: Iterable[str], close: bool | None = None) -> dict[str, Any]:
-    """Returns a row for people. A column is empty where its values are missing. close: whether the
-    interval of the accuracy holds the threshold."""
-
-    def span(low: str, high: str, form: str) -> str:
-        if row[low] is None and row[high] is None:
-            return ""
-        ends = (row[low], row[high])
-        return " … ".join("diverged" if end is None else format(end, form) for end in ends)
-
+    """A row for people. A column is empty where its values are missing. close: whether the interval
+    of the accuracy holds the threshold."""
     acc = ""
     if row["acc"] is not None:
         beside = ["close"] if close else []
@@ -86,19 +86,17 @@ def _row(row: Row, about: Iterable[str], close: bool | None = None) -> dict[str,
         # In a frontier, the score of a cell with seeds that stopped as solved may be higher still.
         from_below = "≥ " if row.get("solved") else ""
         acc = f"{from_below}{row['acc']:.3f}" + (f" ({', '.join(beside)})" if beside else "")
-    spans = {
-        f"seeds' {score}": span(
-            f"{score}_seed_min", f"{score}_seed_max", ".3f" if score == "acc" else ".3g"
-        )
-        for score in about
-    }
-    at = "" if row["at"] == "{}" else row["at"]
-    return {**row, "95%": span("acc_low", "acc_high", ".3f"), **spans, "acc": acc, "at": at}
+    shown = {**row, "95%": _between(row, "acc_low", "acc_high", ".3f"), "acc": acc}
+    shown["at"] = "" if row["at"] == "{}" else row["at"]
+    for score in about:
+        form = ".3f" if score == "acc" else ".3g"
+        ends = (f"{score}_seed_min", f"{score}_seed_max")
+        shown[f"seeds' {score}"] = _between(row, *ends, form)
+    return shown
 
 
 def _row_of_min(row: Row, about: Iterable[str]) -> dict[str, Any]:
-    """Returns a row of `min` for people. It says how hard the next smaller value was tried, and
-    what is known of longer training."""
+    """A row of `min` for people, with how hard the next smaller value was tried."""
     per_halving = ""
     if row.get("per_halving") is not None:
         low, high = row["per_halving_low"], row["per_halving_high"]
@@ -124,26 +122,20 @@ def failed_with(row: Row) -> str:
 
 
 def _law(row: Row) -> dict[str, Any]:
-    """Returns a row of `fit` for people. It shows the laws that have a weight of 0.1 or more."""
-
-    def between(low: str, high: str) -> str:
-        return "" if row[low] is None else f"{row[low]:.2f} … {row[high]:.2f}"
-
-    prefix = "weight_"
-    weights = {name.removeprefix(prefix): row[name] for name in row if name.startswith(prefix)}
-    heavy = sorted((-w, name) for name, w in weights.items() if w is not None and w >= 0.1)
-    over = ""
+    """A row of `fit` for people. It shows the laws that have a weight of 0.1 or more."""
+    weights = ((row[name], name) for name in row if name.startswith("weight_"))
+    heavy = sorted((-w, name.removeprefix("weight_")) for w, name in weights if w and w >= 0.1)
+    over = less = ""
     if row["over_standard"] is not None:
-        interval = between("over_standard_low", "over_standard_high")
+        interval = _between(row, "over_standard_low", "over_standard_high", ".2f")
         over = f"{row['over_standard']:+.2f} ({interval})"
-    less = ""
     if row["first_exponent"] is not None:
-        interval = between("first_low", "first_high")
+        interval = _between(row, "first_low", "first_high", ".2f")
         less = f"{row['first_exponent']:.2f} ({interval}) at {row['least_steps']} steps"
     return {
         **row,
         "exponent": row["exponent"] and round(row["exponent"], 2),
-        "95%": between("low", "high"),
+        "95%": _between(row, "low", "high", ".2f"),
         "likely laws": ", ".join(f"{name} {-w:.2f}" for w, name in heavy),
         "budget": row["most_steps"] and f"up to {row['most_steps']} steps",
         "with less": less,
@@ -154,22 +146,12 @@ def _law(row: Row) -> dict[str, Any]:
 # One line for each size
 
 
-@dataclass(frozen=True)
-class PivotEntry:
-    """What the table shows of one row of `min`: its value, and the marks of all that is uncertain
-    about it."""
+class PivotEntry(NamedTuple):
+    """What the table shows of one row of `min`: its value, and the marks of what is uncertain."""
 
     text: str
     marks: tuple[str, ...]
-    forecast: bool
-
-    @property
-    def tone(self) -> Tone:
-        if "!" in self.marks:
-            return "warning"
-        if "–" in self.marks:
-            return "quiet"
-        return "sure" if self.forecast else "open"
+    tone: Tone
 
 
 def entry(row: Row) -> PivotEntry:
@@ -208,7 +190,10 @@ def entry(row: Row) -> PivotEntry:
             doubts.append("…")
         elif row["rates"] == 1:
             doubts.append("¹")
-    return PivotEntry(" ".join([text, *doubts]), (*marks, *doubts), holds is not None)
+    tone: Tone = "open" if holds is None else "sure"
+    if verdict in ("not monotone", "open"):
+        tone = "warning" if verdict == "not monotone" else "quiet"
+    return PivotEntry(" ".join([text, *doubts]), (*marks, *doubts), tone)
 
 
 def lines(answer: Answer, width: int | None) -> Iterator[StyledLine]:
@@ -223,17 +208,14 @@ def lines(answer: Answer, width: int | None) -> Iterator[StyledLine]:
     for task, rows in by_task.items():
         yield from _table_of_task(about, answer.group, task, rows, width)
         yield []
-    spent = f": {about.train_flops:.2g} training FLOPs" if about.train_flops else ""
-    ran = f"{about.trials} trials ran, in {about.tried} of {about.cells} cells{spent}"
-    for line in in_lines(f"{ran}. --wide says more.".split(), width, " "):
+    for line in in_lines(f"{about.ran}. --wide says more.".split(), width, " "):
         yield [(line, "plain")]
 
 
 def _table_of_task(
     about: Summary, group: Sequence[str], task: str, rows: Sequence[Row], width: int | None
 ) -> Iterator[StyledLine]:
-    title = f"Least {about.least} with {about.condition} on {task} ({about.seeds})"
-    for line in in_lines(title.split(), width, " "):
+    for line in in_lines(f"{about.asked} on {task} ({about.seeds})".split(), width, " "):
         yield [(line, "title")]
 
     # A line of the table for each combination of the group's other columns, of which the size comes
@@ -248,53 +230,41 @@ def _table_of_task(
     keys = sorted(table, key=lambda key: [(value is not None, value) for value in key])
     models = list(dict.fromkeys(row["model"] for row in rows))
 
-    # The columns as aligned texts, of which the first is the head: those beside the models, which
-    # stand in every block, and one for each model.
+    # The columns, whose first piece is the head: those beside the models, and one for each model.
+    def column(texts: Sequence[str], tones: Sequence[Tone], right: bool = False) -> StyledLine:
+        widest = max(map(len, texts))
+        aligned = (text.rjust(widest) if right else text.ljust(widest) for text in texts)
+        return list(zip(aligned, tones, strict=True))
+
     size_field = about.size_fields.get(task, "size")
-    stub: list[list[str]] = []
+    stub: list[StyledLine] = []
+    columns: list[StyledLine] = []
+    plain: list[Tone] = ["plain"] * (len(keys) + 1)
+    plain[0] = "quiet"
     for i, name in enumerate(beside):
         head = size_field if name == "size" and size_field not in extras else name
         numbers = all(isinstance(key[i], int | float) or key[i] is None for key in keys)
-        stub.append(_aligned([head, *(cell(key[i]) for key in keys)], right=numbers))
-    missing = PivotEntry("", (), False)
-    columns: list[list[str]] = []
-    tones: list[list[Tone]] = []
+        stub.append(column([head, *(cell(key[i]) for key in keys)], plain, right=numbers))
     for model in models:
-        entries = [table[key].get(model, missing) for key in keys]
-        columns.append(_aligned([model, *(one.text for one in entries)], right=False))
-        tones.append(["quiet", *("plain" if e is missing else e.tone for e in entries)])
-    for block in _side_by_side(stub, columns, width):
-        for i in range(len(keys) + 1):
-            pieces: StyledLine = [(texts[i], "plain" if i else "quiet") for texts in stub]
-            pieces += [(columns[at][i], tones[at][i]) for at in block]
-            pieces[-1] = (pieces[-1][0].rstrip(), pieces[-1][1])
+        entries = [table[key].get(model) for key in keys]
+        texts = [model, *(one.text if one else "" for one in entries)]
+        columns.append(column(texts, ["quiet", *(one.tone if one else "plain" for one in entries)]))
+
+    # As many models as fit stand side by side. The others continue below, beside the same stub.
+    while columns:
+        block = [*stub, columns.pop(0)]
+        used = sum(len(one[0][0]) + len(GAP) for one in block)
+        while columns and (width is None or used + len(columns[0][0][0]) <= width):
+            used += len(columns[0][0][0]) + len(GAP)
+            block.append(columns.pop(0))
+        for pieces in zip(*block, strict=True):
             spaced: StyledLine = []
             for piece in pieces:
                 spaced += [(GAP, "plain"), piece]
+            spaced[-1] = (spaced[-1][0].rstrip(), spaced[-1][1])
             yield spaced[1:]
 
-    used = {mark for entries in table.values() for one in entries.values() for mark in one.marks}
-    for line in in_lines([f"{m} {means}" for m, means in MARKS.items() if m in used], width):
+    used_marks = {mark for same in table.values() for one in same.values() for mark in one.marks}
+    legend = [f"{mark} {means}" for mark, means in MARKS.items() if mark in used_marks]
+    for line in in_lines(legend, width):
         yield [(line, "quiet")]
-
-
-def _side_by_side(
-    stub: Sequence[Sequence[str]], columns: Sequence[Sequence[str]], width: int | None
-) -> Iterator[list[int]]:
-    """Yields the numbers of the columns in blocks that fit beside the stub. Each block holds at
-    least one column."""
-    beside = sum(len(column[0]) + len(GAP) for column in stub)
-    block: list[int] = []
-    used = beside
-    for i, column in enumerate(columns):
-        if block and width is not None and used + len(column[0]) > width:
-            yield block
-            block, used = [], beside
-        block.append(i)
-        used += len(column[0]) + len(GAP)
-    yield block
-
-
-def _aligned(texts: Sequence[str], right: bool) -> list[str]:
-    width = max(map(len, texts))
-    return [text.rjust(width) if right else text.ljust(width) for text in texts]

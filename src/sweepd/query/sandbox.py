@@ -10,25 +10,21 @@ import pyarrow as pa
 
 SCANNED = "sweepd://metrics/"
 """The start of the paths under which DuckDB finds the scanned files (`sweepd.query.metrics`)."""
-INTERRUPTED = "Query interrupted"
-"""What DuckDB says after Ctrl-C."""
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within this block, Ctrl-C raises KeyboardInterrupt, as elsewhere. DuckDB makes a RuntimeError
-    of it."""
+    """Within this block, Ctrl-C raises KeyboardInterrupt, of which DuckDB makes a RuntimeError."""
     try:
         yield
     except RuntimeError as error:
-        if str(error) != INTERRUPTED:
+        if str(error) != "Query interrupted":
             raise
         raise KeyboardInterrupt from None
 
 
 def sandbox() -> duckdb.DuckDBPyConnection:
-    """Returns a database in memory. It reaches nothing outside itself but the files of metrics that
-    `metrics.attach` gives to it."""
+    """Returns a database in memory. It reaches nothing but what `metrics.attach` gives to it."""
     con = duckdb.connect(
         ":memory:",
         config={
@@ -52,12 +48,3 @@ def copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     con.register("arrow", table)
     con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
     con.unregister("arrow")
-
-
-def lend(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    """Makes a view of the database that reads an Arrow table where it lies: of 60 columns, those
-    that a question names. name: with its schema, unless that is `main`."""
-    schema, _, view = name.rpartition(".")
-    con.execute(f"USE {schema or 'main'}")
-    con.from_arrow(table).create_view(view)
-    con.execute("USE main")

@@ -26,8 +26,6 @@ name now. Trials of that code count, and so do trials of the codes that were acc
 Where the function returns None, since the present code cannot be found, the newest ending of each
 trial counts.
 """
-LONGEST = 2**62
-"""A number of steps for which nobody trains. It stands for having no largest budget."""
 
 
 class Source(Protocol):
@@ -118,17 +116,15 @@ class Selection:
         sweep_of = {info.minimized: name for name, info in self.infos.items()} or {"d": ""}
         if len(sweep_of) == 1 and all(sweep_of):
             return next(iter(sweep_of))
-        if silent := sweep_of.get(""):
-            raise UserError(
-                f"what is minimised? The grid of sweep {silent} has no d, no staircase, and not "
-                "just one number that varies: name it, as in --of hidden, or, where nothing "
-                'varies, ask `sweepd query "max acc"`'
-            )
         each = ", ".join(f"{least} ({name})" for least, name in sweep_of.items())
-        raise UserError(
-            f"what is minimised? The sweeps ask for the least of {each}: name it (--of), or name "
-            "one sweep"
-        )
+        why = f"The sweeps ask for the least of {each}: name it (--of), or name one sweep"
+        if silent := sweep_of.get(""):
+            why = (
+                f"The grid of sweep {silent} has no d, no staircase, and not just one number that "
+                "varies: name it, as in --of hidden, or, where nothing varies, ask "
+                '`sweepd query "max acc"`'
+            )
+        raise UserError(f"what is minimised? {why}")
 
     @property
     def settles(self) -> bool:
@@ -140,17 +136,8 @@ class Selection:
         them says so. Without one, the default rule holds, with no largest budget."""
         rules = [info.settle for name, info in self.infos.items() if name in sweeps and info.settle]
         if not rules:
-            return Settle(most=LONGEST)
+            return Settle(most=2**62)  # for which nobody trains
         return Settle(rules[-1]["factor"], int(rules[-1]["least"]), int(rules[-1]["most"]))
-
-    def counts(self, task: str, model: str, made_by: str, code: CodeChoice) -> bool:
-        """Returns whether trials of a task and a model count that the code `made_by` made."""
-        if isinstance(code, str):
-            return True
-        current = code(task, model)
-        if current is None or made_by == current:
-            return True
-        return any(info.accepts(made_by, current) for info in self.infos.values())
 
 
 def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:

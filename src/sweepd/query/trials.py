@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from sweepd.query.cells_sql import MEASURED, lineage_sql, quoted
@@ -21,21 +22,16 @@ def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
 
     A score that is not finite is None, as that of a trial that diverged may be.
     """
-    names, scores = (*TRIAL_COLUMNS, *views.own), {**MEASURED, **views.own}
-    columns = ", ".join(
-        f"CASE WHEN isfinite(endings.{quoted(name)}) THEN endings.{quoted(name)} END"
-        if name in scores
-        else f"endings.{name}"
-        for name in names
-    )
-    rows = views.fetch(
+    names = (*TRIAL_COLUMNS, *views.own)
+    columns = ", ".join(f"endings.{quoted(name)}" for name in names)
+    by_cell: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for cell, *values in views.fetch(
         f"SELECT cell, {columns} FROM raw.members JOIN raw.endings USING ({views.member}) "
         "ORDER BY cell, endings.seed"
-    )
-    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for cell, *values in rows:
-        found[cell].append(dict(zip(names, values, strict=True)))
-    return found
+    ):
+        finite = (None if isinstance(v, float) and not isfinite(v) else v for v in values)
+        by_cell[cell].append(dict(zip(names, finite, strict=True)))
+    return by_cell
 
 
 def curves(views: Views, ids: Collection[str], score: str, most: int) -> Mapping[str, Curve]:
@@ -62,7 +58,7 @@ def curves(views: Views, ids: Collection[str], score: str, most: int) -> Mapping
         WHERE back % ceil(total / {most})::BIGINT = 0 ORDER BY trial, step
         """
     )
-    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    by_id: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for trial, step, value in rows:
-        found[trial].append((step, value))
-    return found
+        by_id[trial].append((step, value))
+    return by_id

@@ -1,62 +1,78 @@
-"""The rows of `min`, `frontier`, `best` and `max`. `sweepd.query.growth` has those of `fit`."""
+"""The rows of each verb: `min`, `frontier`, `best`, `max`, and `fit`, which says how the least
+value that passes grows along a column. Also what a smaller width costs in training, which a law
+says too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import e, inf, log, log2
 from typing import Any
 
+from sweepd.errors import UserError
 from sweepd.query.cells import Cell
-from sweepd.query.database import Views
-from sweepd.query.deciding import (
-    LEAST_COLUMNS,
-    TRIED_COLUMNS,
-    Ends,
-    least_columns,
-    tried_columns,
-)
-from sweepd.query.expressions import Node, falls, goal_of, thresholds
+from sweepd.query.deciding import LEAST_COLUMNS, TRIED_COLUMNS, Ends, least_columns, tried_columns
+from sweepd.query.expressions import Column, Node, goal_of, thresholds, trend
 from sweepd.query.grouping import Grouping
+from sweepd.query.laws import LAW_NAMES, Point, Tried, difference, fit, refusal, weights
 from sweepd.query.minima import Merit, MinRow, cell_rows, min_rows
 from sweepd.query.nuisance import at_edge
-from sweepd.query.parser import Question
 from sweepd.statuses import RAN
+
+OVER_STANDARD = ("over_standard", "over_standard_low", "over_standard_high")
+LAW_COLUMNS = (
+    *("exponent", "low", "high", "growth", "factor", *(f"weight_{name}" for name in LAW_NAMES)),
+    *("points", "censored", "seeds", "least_steps", "most_steps"),
+    *("first_exponent", "first_low", "first_high"),
+    *(*OVER_STANDARD, "slope_log", "slope_sqrt", "predicted", "reason"),
+)
+"""The columns of a row of `fit` besides those of its group. A law is about what was tried, with
+least_steps to most_steps; first_exponent is that of what ran with least_steps alone."""
+PER_HALVING = ("per_halving", "per_halving_low", "per_halving_high")
+"""The columns of `min … by steps` that say how many times as many steps one halving of the
+minimised value costs, with the ends of the 95% interval."""
 
 
 @dataclass(frozen=True)
 class VerbRows:
-    """What one verb finds in the cells of a question."""
+    """What one verb finds in the cells of a question. deciding: the cells on which the rows depend.
+    cells: `Answer.cells`."""
 
     columns: list[str]
     rows: list[dict[str, Any]]
     deciding: list[Cell]
-    """The cells on which the rows depend."""
     notes: list[str]
-    make_cells: Callable[[], Sequence[Mapping[str, Any]]] = tuple
-    """The function that makes `Answer.cells`."""
+    cells: Sequence[Mapping[str, Any]] = ()
 
 
-def least(
-    views: Views,
-    grouping: Grouping,
-    cells: Sequence[Cell],
-    condition: Node,
-    merit: Merit,
-    scores: Sequence[str],
-) -> VerbRows:
-    """Returns the rows of `min`. scores: the columns that tell the scores of a cell."""
-    rows, goal = min_rows(views, grouping, cells), goal_of(condition)
-    ends = Ends.of(views, goal, rows) if goal and not grouping.of_score else None
-    own = ["value", "fail", "pass", "inferred", "passed", "seeds", *scores, "close", "at", "edge"]
-    every = [*grouping.group, *own, "verdict", *TRIED_COLUMNS, *LEAST_COLUMNS]
-    columns = list(dict.fromkeys(every))
-    tried, decisive = tried_columns(views, rows, condition, ends), not falls(condition)
+def rows_of(grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Merit) -> VerbRows:
+    """Returns the rows of the question's verb."""
+    valued = [cell for cell in cells if cell.has_values]
+    match grouping.question.verb:
+        case "min":
+            return least(grouping, cells, condition, merit)
+        case "frontier":
+            return frontier(grouping, valued, merit)
+        case "fit":
+            return growth(grouping, valued, merit)
+        case "best":
+            return best(grouping, cells, merit)
+        case "max":
+            return greatest(grouping, valued)
+
+
+def least(grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Merit) -> VerbRows:
+    """Returns the rows of `min`."""
+    rows, goal = min_rows(grouping, cells), goal_of(condition)
+    ends = Ends.of(grouping.views, goal, rows) if goal and not grouping.of_score else None
+    own = ["value", "fail", "pass", "inferred", "passed", "seeds", *grouping.scores]
+    every = [*grouping.group, *own, "close", "at", "edge", "verdict"]
+    columns = list(dict.fromkeys([*every, *TRIED_COLUMNS, *LEAST_COLUMNS]))
+    tried, decisive = tried_columns(grouping.views, rows, goal, ends), trend(condition) != -1
     answered = []
     for row, of_row in zip(rows, tried, strict=True):
-        # The row shows the best cell that passes at the least value. Where none passes, it shows
-        # the best one of the largest value that was tried.
-        best = max(row.passing or row.largest_tried, key=merit, default=None)
+        best = row.shown(merit)
         shown = best if best and (best.outcome or best.measured) else None
         of_best = best.scores() if best else {}
         low, high, close = of_best.get("acc_low"), of_best.get("acc_high"), None
@@ -66,7 +82,7 @@ def least(
             **of_row,
             **least_columns(grouping, row, decisive),
             **row.columns,
-            **dict.fromkeys(scores),
+            **dict.fromkeys(grouping.scores),
             "value": row.verdict.value,
             "fail": row.verdict.fail,
             "pass": row.verdict.value,
@@ -81,46 +97,52 @@ def least(
         }
         answered.append({name: by_column[name] for name in columns})
     notes = merged_notes(grouping, cells)
-    at_the_smallest = sum(row.passes_at_the_smallest for row in rows)
+    at_the_smallest = sum(row.verdict.value == next(iter(row.by_value)) for row in rows)
     if at_the_smallest and not grouping.of_score:
         notes.append(f"smallest: in {at_the_smallest} of {len(rows)} rows no value below was tried")
-    return VerbRows(
-        columns,
-        answered,
-        deciding_of(rows, merit),
-        notes,
-        lambda: tuple(cell_rows(grouping, rows, merit)),
-    )
+    of_cells = tuple(cell_rows(grouping, rows, merit))
+    return VerbRows(columns, answered, deciding_of(rows, merit), notes, of_cells)
 
 
-def frontier(
-    question: Question,
+def shown(
     grouping: Grouping,
-    cells: Sequence[Cell],
-    merit: Merit,
-    scores: Sequence[str],
+    first: Sequence[str],
+    picked: Sequence[tuple[dict[str, Any], Cell, dict[str, Any]]],
+    notes: list[str],
+    *more: str,
 ) -> VerbRows:
-    """Returns the rows of `frontier`: the cells that no other one of their group beats on both the
-    cost and the score."""
-    (cost, _), (score, _) = question.expressions
-    own = [cost, score, *grouping.shown, "seeds", *scores, "solved", "at", "edge"]
-    rows: list[dict[str, Any]] = []
-    unbeaten: list[Cell] = []
+    """Returns a row for each cell that a verb has picked. picked: the columns of its group, the
+    cell, and what the verb says of it. first, more: the columns before and after the scores."""
+    after = ("seeds", *grouping.scores, *more, "at", "edge")
+    columns = list(dict.fromkeys([*grouping.group, *first, *after]))
+    rows = []
+    for where, cell, of_verb in picked:
+        by_column = {
+            **where,
+            **{name: cell.row[name] for name in grouping.shown},
+            "seeds": sum(cell.row[status] for status in RAN),
+            **cell.scores(),
+            "at": grouping.at(cell),
+            "edge": cell.edge,
+            **of_verb,
+        }
+        rows.append({name: by_column[name] for name in columns})
+    return VerbRows(columns, rows, [cell for _, cell, _ in picked], notes)
+
+
+def frontier(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
+    """Returns the rows of `frontier`: the cells that no other beats on both cost and score."""
+    (cost, _), (score, _) = grouping.question.expressions
+    unbeaten: list[tuple[dict[str, Any], Cell, dict[str, Any]]] = []
     tied = 0
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         best = -inf
         for cell in sorted(members, key=lambda cell: (cell.values[0], -merit(cell))):
-            tied += merit(cell) == best > -inf and cell.values[0] == unbeaten[-1].values[0]
+            tied += merit(cell) == best > -inf and cell.values[0] == unbeaten[-1][1].values[0]
             if merit(cell) > best:
                 best = merit(cell)
-                by_column = {
-                    **columns_of(grouping, cell),
-                    "solved": cell.row["solved"],
-                    cost: cell.values[0],
-                    score: cell.values[1],
-                }
-                rows.append(where | {name: by_column[name] for name in own})
-                unbeaten.append(cell)
+                at = {"solved": cell.row["solved"], cost: cell.values[0], score: cell.values[1]}
+                unbeaten.append((where, cell, at))
     notes = []
     if solved := sum(cell.row["solved"] > 0 for cell in cells):
         notes.append(
@@ -130,96 +152,202 @@ def frontier(
     if tied:
         notes.append(f"tied: {tied} more cells have the cost and the score of a row that is shown")
     if merged := grouping.merged(cells):
-        notes.append(f"pooled: cells that differ in {', '.join(merged)}, other problems, compete")
-    return VerbRows(
-        list(dict.fromkeys([*grouping.group, *own])),
-        rows,
-        unbeaten,
-        notes,
-        lambda: [{"cell": cell.row["cell"]} for cell in unbeaten],
-    )
+        notes.append(f"pooled: cells that differ in {merged}, other problems, compete")
+    numbers = [{"cell": cell.row["cell"]} for _, cell, _ in unbeaten]
+    result = shown(grouping, (cost, score, *grouping.shown), unbeaten, notes, "solved")
+    return replace(result, cells=numbers)
 
 
-def best(
-    question: Question,
-    grouping: Grouping,
-    cells: Sequence[Cell],
-    merit: Merit,
-    scores: Sequence[str],
-) -> VerbRows:
+def best(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
     """Returns the rows of `best`: the value of an axis with the best score in each group.
 
     The column `values` says how many values of the axis were tried. The column `edge` names the
     axis too where its best value is the least or the greatest of them. A value whose cells fail the
     question's condition, or with which training diverged, was tried and cannot be the best.
     """
-    axis, [(score, _)] = question.best, question.expressions
+    axis, [(score, _)] = grouping.question.best, grouping.question.expressions
     assert axis is not None
-    columns = [*grouping.group, axis, score, "values", "seeds", *scores, "at", "edge"]
-    columns = list(dict.fromkeys(columns))
-    rows, winners, without = [], [], 0
-    tried = [cell for cell in cells if cell.values[0] is not None]
-    for where, members in grouping.rows(tried):
+    winners, without = [], 0
+    for where, members in grouping.rows(cell for cell in cells if cell.values[0] is not None):
         rivals = [cell for cell in members if cell.outcome and cell.has_values]
         if not rivals:
             without += 1
             continue
         winner = max(rivals, key=merit)
         edges = [winner.edge, axis if at_edge(axis, winner, members) else ""]
-        by_column = {
-            "values": len({cell.row[axis] for cell in members}),  # unless an axis has that name
-            **where,
-            **columns_of(grouping, winner),
-            axis: winner.row[axis],
-            "edge": ",".join(filter(None, edges)),
-        }
-        rows.append({name: by_column[name] for name in columns})
-        winners.append(winner)
+        tried = {"values": len({cell.row[axis] for cell in members})}  # unless an axis is so named
+        best_value = {axis: winner.row[axis], "edge": ",".join(filter(None, edges))}
+        winners.append((where, winner, tried | where | best_value))
     notes = merged_notes(grouping, cells)
     if without:
         notes.append(
             f"no best: in {without} groups each {axis} that was tried fails the condition "
             "or diverged"
         )
-    return VerbRows(columns, rows, winners, notes)
+    return shown(grouping, (axis, score, "values"), winners, notes)
 
 
-def greatest(
-    question: Question, grouping: Grouping, cells: Sequence[Cell], scores: Sequence[str]
-) -> VerbRows:
+def greatest(grouping: Grouping, cells: Sequence[Cell]) -> VerbRows:
     """Returns the rows of `max`: the greatest value of an expression in each group."""
-    [(text, _)] = question.expressions
-    columns = [*grouping.group, text, *grouping.shown, "seeds", *scores, "at", "edge"]
-    columns = list(dict.fromkeys(columns))
-    rows, winners = [], []
+    [(text, _)] = grouping.question.expressions
+    winners = []
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         winner = max(members, key=lambda cell: cell.values[0])
-        by_column = {**where, **columns_of(grouping, winner), text: winner.values[0]}
-        rows.append({name: by_column[name] for name in columns})
-        winners.append(winner)
-    return VerbRows(columns, rows, winners, merged_notes(grouping, cells))
+        winners.append((where, winner, {text: winner.values[0]}))
+    return shown(grouping, (text, *grouping.shown), winners, merged_notes(grouping, cells))
+
+
+def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
+    """Returns the rows of `fit`: the law of each group of the cells.
+
+    Each of the cells must have a value of the question's expression. Raises UserError if such a
+    value, or one of the column to fit along, is not positive.
+    """
+    [(text, node)] = grouping.question.expressions
+    along = grouping.question.along
+    assert along is not None
+    cells = [cell for cell in cells if cell.row[along] is not None]
+    values = {text: [cell.values[0] for cell in cells], along: [cell.row[along] for cell in cells]}
+    for name, numbers in values.items():
+        if least := [number for number in numbers if number <= 0]:
+            raise UserError(f"`{name}` is {least[0]} somewhere: power laws are of positive numbers")
+
+    # A point for each group and each value of the column to fit along. A pass is proof, and a fail
+    # is only as good as its training budget. So the law is about the budgets that were tried, and
+    # the law of the least of them stands beside it: the two show what more training has changed.
+    finer = replace(grouping, group=(*grouping.group, along))
+    rows = min_rows(finer, cells)
+    by_group: dict[tuple[Any, ...], list[MinRow]] = defaultdict(list)
+    for row in rows:
+        by_group[tuple(row.columns.values())[:-1]].append(row)
+    points = {key: [_point(row, along) for row in same] for key, same in by_group.items()}
+
+    laws = []
+    known_exponents: Mapping[tuple[str, str], str] = {}
+    if cells and (node, along) == (Column("d"), "L"):
+        from sweepd.query.claim_files import predictions  # takes a while
+
+        known_exponents = predictions()
+    for where, members in grouping.rows(cells):
+        key = tuple(where.values())
+        own = points.get(key, [])
+        budgets = {p.steps for cell in members for p in cell.points if p.decided and p.steps}
+        first, last = min(budgets, default=None), max(budgets, default=None)
+        chained = all(cell.row.get("cot") is not False for cell in members)
+        known = [point for point in own if point.informative]
+        slope_log, slope_sqrt = slopes([point.x for point in known])
+        law: dict[str, Any] = {
+            "points": len(known),
+            "censored": sum(not point.bracketed for point in known),
+            "seeds": min((c.decided for c in members if c.outcome is not None), default=0),
+            "least_steps": first,
+            "most_steps": last,
+            "slope_log": slope_log,
+            "slope_sqrt": slope_sqrt,
+            "predicted": known_exponents.get((where["task"], where["model"])) if chained else None,
+            "reason": refusal(own),
+        }
+        if not law["reason"]:
+            fitted = fit(own)
+            law |= {name: getattr(fitted, name) for name in ("exponent", "low", "high", "factor")}
+            law |= {f"weight_{name}": weight for name, weight in weights(own).items()}
+            law["growth"] = fitted.direction
+        if first != last:
+            of_first = [_point(row, along, first) for row in by_group[key]]
+            if not refusal(of_first):
+                at = fit(of_first)
+                law |= {"first_exponent": at.exponent, "first_low": at.low, "first_high": at.high}
+        if where["model"] != "standard":
+            standard = points.get(tuple((where | {"model": "standard"}).values()), [])
+            if over := difference(own, standard):
+                law |= zip(OVER_STANDARD, (over.exponent, over.low, over.high), strict=True)
+        laws.append(where | {name: law.get(name) for name in LAW_COLUMNS})
+
+    notes = merged_notes(finer, cells)
+    if any(law["seeds"] == 1 for law in laws):
+        notes.append("one seed: how far seeds lie apart is guessed from what widths and sizes show")
+    return VerbRows([*grouping.group, *LAW_COLUMNS], laws, deciding_of(rows, merit), notes)
+
+
+def _point(row: MinRow, along: str, steps: int | None = None) -> Point:
+    """Returns what was tried at one value of the column to fit along: at each value the best cell,
+    of those with this budget of steps if one is given."""
+    tried = []
+    for value, same in row.by_value.items():
+        if steps is not None:
+            same = [point for cell in same for point in cell.points if point.steps == steps]
+        if same:
+            best = max(same, key=lambda c: (c.outcome is True, c.passed / (c.decided or 1)))
+            tried.append(Tried(value, best.passed, best.decided - best.passed))
+    return Point(row.columns[along], tuple(tried))
+
+
+def slopes(xs: Sequence[float]) -> tuple[float | None, float | None]:
+    """Returns the exponents that ln x and √(x / ln x), laws of theory, have on average from the
+    least x to the largest. Each is None where its law does not rise over all of these xs."""
+    first, last = min(xs, default=1), max(xs, default=1)
+    if first <= 1 or first == last:
+        return None, None
+    of_log = log2(log(last) / log(first)) / log2(last / first)
+    return of_log, 0.5 * (1 - of_log) if first > e else None
+
+
+def with_cost_of_halving(result: VerbRows, grouping: Grouping, cells: Sequence[Cell]) -> VerbRows:
+    """Returns the rows of `min … by steps` with PER_HALVING in each of them.
+
+    Rows that differ in their steps alone have the same. A law says how the steps that half of the
+    seeds need depend on the minimised value. One halving costs 2 to the power of minus its
+    exponent. The columns are None where a value is not positive, or where the cells cannot carry a
+    fit (`refusal`), as when too few values have both passes and fails.
+
+    cells: as they ran, each at its own budget.
+    """
+    group = tuple(name for name in grouping.group if name != "steps")
+    costs: dict[tuple[Any, ...], dict[str, float]] = {}
+    for columns, members in replace(grouping, group=group).rows(cells):
+        by_value: dict[float, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
+        for cell in members:
+            budgets = by_value[cell.values[0]]
+            if cell.steps and cell.decided:  # one whose budget nobody knows says nothing
+                budgets[cell.steps].append(cell)
+        # Of each value the budgets on either side of what its seeds need: the least that passed,
+        # and the largest below it that failed. Longer runs continue shorter ones, so a seed that
+        # failed with several budgets says only once that it needs more.
+        points = []
+        for value, budgets in sorted(by_value.items()):
+            best = {
+                steps: max(same, key=lambda cell: cell.passed / cell.decided)
+                for steps, same in sorted(budgets.items())
+            }
+            passing = [steps for steps, cell in best.items() if cell.outcome][:1]
+            least = passing[0] if passing else inf
+            failing = [steps for steps, cell in best.items() if cell.failed and steps < least][-1:]
+            tried = ((steps, best[steps]) for steps in (*failing, *passing))
+            points.append(
+                Point(value, tuple(Tried(n, c.passed, c.decided - c.passed) for n, c in tried))
+            )
+        if min(by_value) > 0 and not refusal(points):
+            law = fit(points)
+            ends = (2**-end for end in (law.exponent, law.high, law.low))
+            costs[tuple(columns.values())] = dict(zip(PER_HALVING, ends, strict=True))
+    empty = dict.fromkeys(PER_HALVING)
+    rows = [row | empty | costs.get(tuple(row[n] for n in group), {}) for row in result.rows]
+    return replace(result, columns=[*result.columns, *PER_HALVING], rows=rows)
 
 
 def deciding_of(rows: Sequence[MinRow], merit: Merit) -> list[Cell]:
     """Returns the best cell at each end of what is known of each least value: among the cells that
-    pass with it, and among those that fail with the largest smaller value."""
-    ends = [cells for row in rows for cells in (row.passing, row.failing) if cells]
-    return [max(cells, key=merit) for cells in ends]
-
-
-def columns_of(grouping: Grouping, cell: Cell) -> dict[str, Any]:
-    """Returns the columns that tell a row's reader about the one cell that the row shows."""
-    return {
-        **{name: cell.row[name] for name in grouping.shown},
-        "seeds": sum(cell.row[status] for status in RAN),
-        **cell.scores(),
-        "at": grouping.at(cell),
-        "edge": cell.edge,
-    }
+    pass with it, and among those that failed themselves with the largest smaller value."""
+    deciding = []
+    for row in rows:
+        fail = row.verdict.fail
+        failing = [] if fail is None else [cell for cell in row.by_value[fail] if cell.failed]
+        deciding += [max(cells, key=merit) for cells in (row.passing, failing) if cells]
+    return deciding
 
 
 def merged_notes(grouping: Grouping, cells: Iterable[Cell]) -> list[str]:
     """Returns a note on the columns over which rows are the best though the question does not
     mention them. The list is empty if there are no such columns."""
-    merged = ", ".join(grouping.merged(cell for cell in cells if cell.has_values))
+    merged = grouping.merged(cell for cell in cells if cell.has_values)
     return [f"merged: rows are the best over {merged}, which `by` leaves out"] if merged else []

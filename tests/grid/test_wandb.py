@@ -38,14 +38,17 @@ def test_a_command_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ("args", {("--amp=True", "--model=m"), ("--amp=False", "--model=m")}),
-        ("args_no_boolean_flags", {("--amp", "--model=m"), ("--model=m",)}),
+        ("args", {(f"--amp={amp}", "--model=m", "--lambda=1") for amp in (True, False)}),
+        (
+            "args_no_boolean_flags",
+            {("--amp", "--model=m", "--lambda=1"), ("--model=m", "--lambda=1")},
+        ),
     ],
 )
 def test_true_and_false_are_the_words_that_wandb_writes(
     tmp_path: Path, args: str, words: set[tuple[str, ...]]
 ) -> None:
-    sweep = "parameters: {amp: {values: [true, false]}, model: {value: m}}\nmethod: grid\n"
+    sweep = "parameters: {amp: {values: [true, false]}, model: {value: m}, lambda: {value: 1}}\nmethod: grid\n"
     sweep += f'program: train.py\ncommand: ["${{program}}", "${{{args}}}"]'
     (tmp_path / "train.py").write_text("")
     text, _ = grid_of(sweep, "sweep.yaml")

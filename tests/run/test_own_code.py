@@ -124,8 +124,8 @@ def test_a_copied_store_goes_on(folder: Path, store: Store, tmp_path: Path) -> N
         assert json.loads((base / "sweepd-origin.json").read_text())["commit"] == "abc"
         driver._save(again, copied)
     assert not base.exists() and sys.path == path
-    assert said == [f"{folder} lacks ../lib/task.py:LIS: going on with the code that "
-                    f"{copied.address} keeps"]  # fmt: skip
+    [told] = said
+    assert told.startswith(f"{folder} lacks ../lib/task.py:LIS: going on with the code that")
     assert copied.load_sweep("s").sources == info.sources
     assert copied.load_sweep("s").base == str(folder)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,8 @@ ARGUMENTS = {
     "${args_no_boolean_flags}": "--{0}={{{1}}}",
 }
 """How the words of a command stand for all parameters: the parameter and the field."""
-TAKEN = {name.lower() for name in (*KEYS, *GIVEN, *RESERVED, *OF_CELLS, *OF_SQL)} - {"seed"}
+NO_FIELD = (*KEYS, *GIVEN, *RESERVED, *OF_CELLS, *OF_SQL, *keyword.kwlist, "cost")
+TAKEN = {name.lower() for name in NO_FIELD} - {"seed"}
 """The names that no field may have. A parameter of such a name gets `p_` in front."""
 FLAGS = "${args_no_boolean_flags}"
 """The one in which a parameter that is true is `--name` alone, and one that is false is nothing."""

@@ -89,7 +89,8 @@ def folder_of(
         base = _restore(info, store, Path(folder))
         base.joinpath(ORIGIN).write_text(json.dumps({**origin, "base": info.base}))
         lacks = f"{info.base} lacks {called(gone[0])}"
-        say(f"{lacks}: going on with the code that {store.address} keeps")
+        keeps = f"going on with the code that {store.address} keeps, without data beside it"
+        say(f"{lacks}: {keeps} (`sweepd launch` of the grid where it lies now finds that)")
         with _importable(folder):
             yield base
 

@@ -48,8 +48,8 @@ def test_a_command_of_its_own() -> None:
 def test_true_and_false_are_the_words_that_wandb_writes(
     tmp_path: Path, args: str, words: set[tuple[str, ...]]
 ) -> None:
-    sweep = "parameters: {amp: {values: [true, false]}, model: {value: m}, lambda: {value: 1}}\nmethod: grid\n"
-    sweep += f'program: train.py\ncommand: ["${{program}}", "${{{args}}}"]'
+    sweep = "parameters: {amp: {values: [true, false]}, model: {value: m}, lambda: {value: 1}}\n"
+    sweep += f'method: grid\nprogram: train.py\ncommand: ["${{program}}", "${{{args}}}"]'
     (tmp_path / "train.py").write_text("")
     text, _ = grid_of(sweep, "sweep.yaml")
     trials = plan(parse_grid(text, "grid.yaml", [], tmp_path)).trials

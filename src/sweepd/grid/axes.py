@@ -31,6 +31,8 @@ from sweepd.grid.yamlfile import Document, Keys, shown
 from sweepd.limits import LARGEST_INT
 
 Fields = dict[str, Parameter]
+TextNone = typing.Literal["None"]
+"""Has a field take the text None, though null is possible, too."""
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -302,7 +304,8 @@ def scalar(kind: Any, raw: Any) -> Any:
         quotes = "; put it in quotes" if "a valid string" in reasons else ""
         needed = " or ".join(dict.fromkeys(reasons))
         raise ValueError(f"{shown(raw)}: must be {needed}{quotes}") from None
-    if value == "None" and {None, types.NoneType}.intersection(typing.get_args(kind)):
+    kinds = {*typing.get_args(kind)}
+    if value == "None" and {None, types.NoneType} & kinds and TextNone not in kinds:
         raise ValueError('"None": a text here, though null is possible; write null')
     if message := misread(raw, value):
         raise ValueError(f"{shown(raw)}: {message}")

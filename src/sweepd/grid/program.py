@@ -23,7 +23,7 @@ from typing import Any
 from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import metrics
-from sweepd.grid.axes import has_keys, scalar
+from sweepd.grid.axes import TextNone, has_keys, scalar
 from sweepd.grid.fingerprint import trial_code
 from sweepd.grid.metrics import Better
 from sweepd.grid.registry import Parameter
@@ -189,7 +189,7 @@ def class_of(program: Program, fields: Collection[str]) -> type:
     if not program.size:
         about["size"] = 1
     return dataclasses.make_dataclass(
-        "Program", [(name, Value) for name in fields], frozen=True, namespace=about
+        "Program", [(name, Value | TextNone) for name in fields], frozen=True, namespace=about
     )
 
 

@@ -24,8 +24,7 @@ ARGUMENTS = {
     "${args_no_boolean_flags}": "--{0}={{{1}}}",
 }
 """How the words of a command stand for all parameters: the parameter and the field."""
-NO_FIELD = (*KEYS, *GIVEN, *RESERVED, *OF_CELLS, *OF_SQL, *keyword.kwlist, "cost")
-TAKEN = {name.lower() for name in NO_FIELD} - {"seed"}
+TAKEN = (*KEYS, *GIVEN, *RESERVED, *OF_CELLS, *OF_SQL, *keyword.kwlist, "cost")
 """The names that no field may have. A parameter of such a name gets `p_` in front."""
 FLAGS = "${args_no_boolean_flags}"
 """The one in which a parameter that is true is `--name` alone, and one that is false is nothing."""
@@ -44,19 +43,24 @@ def grid_of(text: str, source: str) -> tuple[str, list[str]]:
     arguments: dict[str, str] = {}
     seeds: list[Any] = [0]
     command = sweep.get("command") or COMMAND
+    command = shlex.split(command) if isinstance(command, str) else command
+    taken = {name.lower() for name in TAKEN}
     flags: dict[str, str] = {}
     for name, values in _parameters(sweep["parameters"]):
         field = re.sub(r"\W", "_", name)
-        field = f"p_{field}" if field.lower() in TAKEN or not field.isidentifier() else field
+        while name != "seed" and (field.lower() in taken or not field.isidentifier()):
+            field = f"p_{field}"
+        taken.add(field.lower())
         if values is None:
             left_out.append(f"{name} has no `value` and no `values`, so it is left out: write some")
-        elif field == "seed":
+        elif name == "seed":
             seeds, arguments[name] = values, field
         else:
-            if all(isinstance(value, bool) for value in values):
+            if FLAGS in command and all(isinstance(value, bool) for value in values):
                 flags[name] = f"{{{field}}}"
-                as_words = [None, f"--{name}"] if FLAGS in command else ["False", "True"]
-                values = [as_words[value] for value in values]
+                values = [f"--{name}" if value else None for value in values]
+            else:  # as W&B writes them
+                values = [str(v) if isinstance(v, bool | list | None) else v for v in values]
             fields[field] = values[0] if len(values) == 1 else values
             arguments[name] = field
     words: list[str] = []

@@ -15,7 +15,7 @@ from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.storage import Damaged
 from sweepd.store.store import Store
 from sweepd.store.sweeps import SweepInfo
-from sweepd.store.tables import Live, Read
+from sweepd.store.tables import Read
 
 Row = dict[str, Any]
 
@@ -72,10 +72,10 @@ class FakeStore:
         rows = [row for row in self.endings if configs is None or row["config"] in configs]
         return Read(TRIALS.table(rows), self.damaged)
 
-    def live_metrics(self, ids: Collection[str] | None = None) -> Live:
+    def live_metrics(self, ids: Collection[str] | None = None) -> Read:
         self.metrics_reads += 1
         rows = [row for row in self.steps if ids is None or row["id"] in ids]
-        return Live(METRICS.table(rows))
+        return Read(METRICS.table(rows))
 
 
 def planned(

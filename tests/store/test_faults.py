@@ -1,7 +1,6 @@
 """Storage that fails while a trial runs: full and read-only disks, an object store with faults and
 outages, clocks that jump, and copies of a store in use. Nothing recorded is lost, and what was in
-memory is kept elsewhere. The numbers are those of a trial that nothing disturbed. Covers
-`store/spill.py`."""
+memory is kept elsewhere. The numbers are those of a trial that nothing disturbed."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from faults import attempt, faked_clock, finish, mount, numbers, run_alone
 from object_store import Proxy
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.store import local, spill
+from sweepd.store import local
 from sweepd.store.bucket import ObjectFolder
 from sweepd.store.leases import Leases
 from sweepd.store.local import LocalFolder
@@ -52,7 +51,7 @@ def rescue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def waiting(store: Store) -> list[str]:
     """What waits in the store's spill."""
-    files = LocalFolder(spill.place(store.address)).files()
+    files = LocalFolder(store.spill_folder).files()
     return [file.name.partition("/")[0] for file in files if "/" in file.name]
 
 
@@ -89,7 +88,7 @@ def full_in_mid_trial(disk: Path, store: Store) -> None:
         finish(first)
     told = str(caught.value)
     assert f"cannot write {disk}/results" in told and "No space left on device" in told, told
-    assert str(spill.place(store.address)) in told and "next launch or resume" in told
+    assert str(store.spill_folder) in told and "next launch or resume" in told
     assert {"checkpoints", "trials"} <= set(waiting(store))
     held = step_of(first)
 
@@ -233,7 +232,7 @@ def test_what_waits_is_found_by_whichever_path_leads_to_the_results(tmp_path: Pa
     by_link = Store.open(str(tmp_path / "link"))
     by_link.spill_store().write_trials([{"id": "ff", "attempt": 1, "config": "ff"}])
     assert store.take_in_spill() == 1 and store.read_trials().table.num_rows == 1
-    assert by_link.spilled() == store.spilled() == spill.place(store.address)
+    assert by_link.spilled() == store.spilled() == store.spill_folder
 
 
 def test_what_waits_is_taken_in_by_several_at_once_and_only_from_ones_own(
@@ -256,7 +255,7 @@ def test_what_waits_is_taken_in_by_several_at_once_and_only_from_ones_own(
     assert "a line" in store.read_log("ff")
 
     there.write_trials([{"id": "ff", "attempt": 99, "config": "ff"}])
-    monkeypatch.setattr("sweepd.store.spill.os.getuid", lambda: 12345)
+    monkeypatch.setattr("os.getuid", lambda: 12345)
     with pytest.raises(EnvironmentFailure, match="belongs to another user"):
         store.take_in_spill()
 

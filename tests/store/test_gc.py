@@ -27,6 +27,8 @@ print(Store.open(sys.argv[1]).lock_sweep("running", print, print), flush=True)
 sys.stdin.read()
 """
 KEPT, OWN = "000000400-{}.keep.pt", "000000500-{}.pt"
+COUNTS = {"replaced": 10, "leftover": 1, "ended": 2, "kept": 6}
+"""How much garbage of each kind the `store` below has."""
 
 
 def plan_row(id: str, trunk: str) -> dict[str, object]:
@@ -76,12 +78,7 @@ def test_what_is_garbage_and_what_is_not(store: Store) -> None:
     found = garbage.find(store, 0)
     kinds = {kind: {one.name for one in found if one.kind == kind} for kind in dict.fromkeys(
         one.kind for one in found)}  # fmt: skip
-    assert {kind: len(names) for kind, names in kinds.items()} == {
-        "replaced": 10,
-        "leftover": 1,
-        "ended": 2,
-        "kept": 6,
-    }
+    assert {kind: len(names) for kind, names in kinds.items()} == COUNTS
     assert kinds["leftover"] == {"metrics/.aside-left"}
     assert kinds["ended"] == {
         "checkpoints/t1/000000500-aa.pt",
@@ -151,12 +148,7 @@ def gc(store: Store, *arguments: str, exits: int = 0) -> Result:
 def test_the_command_shows_asks_and_deletes(store: Store) -> None:
     before = left(store)
     shown = json.loads(gc(store, "--older-than", "0s", "--dry-run", "--json").stdout)
-    assert [(row["kind"], row["files"]) for row in shown] == [
-        ("replaced", 10),
-        ("leftover", 1),
-        ("ended", 2),
-        ("kept", 6),
-    ]
+    assert {row["kind"]: row["files"] for row in shown} == COUNTS
     assert "confirm with --yes" in str(gc(store, "--older-than", "0s", exits=2).exception)
     assert "number" in str(gc(store, "--older-than", "soon", exits=2).exception)
     assert "nothing to delete" in gc(store).stderr  # all of it is younger than an hour

@@ -94,7 +94,7 @@ def holder(address: str, *names: str, **environment: str) -> Iterator[Holder]:
             process.kill()
 
 
-def test_a_lock_is_held_by_one_until_released(new: Callable[[], Leases]) -> None:
+def test_a_lock_is_held_by_one_until_released(new: Callable[[], Leases], address: str) -> None:
     one, two = new(), new()
     assert one.acquire(["a", "b"]) == {"a", "b"}
     assert one.acquire(["a"]) == set()
@@ -106,17 +106,9 @@ def test_a_lock_is_held_by_one_until_released(new: Callable[[], Leases]) -> None
     one.release(["b"])
     two.release(["a", "c"])
     assert new().held_elsewhere(["a", "b", "c"]) == set()
-
-
-def test_nothing_is_left_but_the_table_once_all_is_released(
-    new: Callable[[], Leases], address: str
-) -> None:
-    locks = new()
-    locks.acquire(["a"])
-    locks.release(["a"])
     assert [file.name for file in ObjectFolder(address).files()] == [leases.TABLE]
-    assert locks.acquire(["a"]) == {"a"}  # with a new lease
-    locks.confirm()
+    assert one.acquire(["a"]) == {"a"}  # with a new lease
+    one.confirm()
 
 
 def test_racing_processes_share_the_locks_out(address: str) -> None:
@@ -150,23 +142,16 @@ def test_a_hundred_thousand_cost_as_many_requests_as_one(
     assert few <= 6 and any(requests(100_000) <= few for _ in range(3))
 
 
-def test_a_lease_outlives_its_term_as_long_as_it_is_renewed(
-    new: Callable[[], Leases], address: str
-) -> None:
-    with holder(address, "a"):
-        locks = new()
-        until = time.monotonic() + 1.5 * TERM
-        while time.monotonic() < until:
-            assert locks.acquire(["a"]) == set()
-            time.sleep(0.3)
-
-
-def test_what_a_killed_process_held_is_free_after_the_term(
+def test_what_a_process_holds_outlives_its_term_and_is_free_after_it_once_it_is_killed(
     new: Callable[[], Leases], address: str
 ) -> None:
     locks = new()
     notes: list[str] = []
     with holder(address, "a", "b") as other:
+        until = time.monotonic() + 1.5 * TERM
+        while time.monotonic() < until:
+            assert locks.acquire(["a"]) == set()
+            time.sleep(0.3)
         other.process.kill()
         killed = time.monotonic()
         assert locks.acquire(["a"]) == set()
@@ -254,21 +239,15 @@ def test_an_outage_longer_than_the_term_is_survived(new: Callable[[], Leases], s
     assert told == [] and new().acquire(["a"]) == set()
 
 
-def test_what_cannot_be_given_back_lapses(
+def test_what_cannot_be_given_back_lapses_and_without_a_store_nothing_is_taken(
     address: str, new: Callable[[], Leases], s3: Proxy
 ) -> None:
-    locks = Leases(ObjectFolder(address, retry_seconds=0))
+    locks, other = Leases(ObjectFolder(address, retry_seconds=0)), new()
     locks.acquire(["a"])
     s3.fault = lambda method, path: "refuse"
     locks.release(["a"])
+    with pytest.raises(EnvironmentFailure, match="SlowDown"):
+        locks.acquire(["b"])
     s3.fault = lambda method, path: None
-    other = new()
     wait_until(lambda: other.acquire(["a"]))
     assert locks.acquire(["b"]) == {"b"}
-
-
-def test_a_store_that_cannot_be_reached_locks_nothing(address: str, s3: Proxy) -> None:
-    locks = Leases(ObjectFolder(address, retry_seconds=0))
-    s3.fault = lambda method, path: "refuse"
-    with pytest.raises(EnvironmentFailure, match="SlowDown"):
-        locks.acquire(["a"])

@@ -125,12 +125,11 @@ def test_one_process_holds_thousands(path: Path) -> None:
         assert taken == {"3000"}
 
 
-def test_asking_makes_no_file(path: Path) -> None:
+def test_asking_makes_no_file_and_needs_no_write_access(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not FileLocks(path).held_elsewhere(["a"])
     assert not path.exists()
-
-
-def test_asking_needs_no_write_access(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with holder(path, "a"):
         real_open = os.open
 
@@ -147,30 +146,22 @@ def test_asking_needs_no_write_access(path: Path, monkeypatch: pytest.MonkeyPatc
             locks.acquire(["b"])
 
 
-def test_a_new_file_in_place_of_a_deleted_one_is_another_file(path: Path) -> None:
-    assert FileLocks(path).acquire(["a"])
-    shutil.rmtree(path)
-    assert FileLocks(path).acquire(["a"])
-    with holder(path, "a") as (_, taken):
-        assert taken == set()
-
-
-def test_a_folder_that_is_not_there_is_a_failure_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailure, match="nowhere/locks"):
-        FileLocks(tmp_path / "nowhere" / "locks").acquire(["a"])
-
-
 @given(st.text())
 def test_offsets_fit_a_file_offset(name: str) -> None:
     assert 0 <= _offset(name) < 2**62
 
 
 def test_locks_whose_folder_was_deleted_are_released_without_a_word(tmp_path: Path) -> None:
+    """A file in place of a deleted one is another file."""
     folder = tmp_path / "results" / "locks"
+    with pytest.raises(EnvironmentFailure, match="results/locks"):
+        FileLocks(folder).acquire(["a"])
     folder.parent.mkdir()
     locks = FileLocks(folder)
     assert locks.acquire(["a", "b"]) == {"a", "b"}
     shutil.rmtree(folder.parent)
-    locks.release(["a", "b"])
+    locks.release(["a"])
     folder.parent.mkdir()
-    assert FileLocks(folder).acquire(["a"]) == {"a"}
+    assert FileLocks(folder).acquire(["a", "b"]) == {"a", "b"}
+    with holder(folder, "a", "b") as (_, taken):
+        assert taken == set()

@@ -82,17 +82,12 @@ def test_no_folder_reads_as_no_rows(metrics: TableFolder) -> None:
     assert not (root_of(metrics) / "metrics").exists()
 
 
-def test_rows_written_twice_are_read_once(metrics: TableFolder) -> None:
-    metrics.write(steps(A, 1, 2))
-    metrics.write(steps(A, 1, 2))
-    metrics.write(steps(A, 2, 3))
-    assert keys(metrics.read()) == [(A, 1), (A, 2), (A, 3)]
-
-
-def test_trials_asked_for_are_read_from_their_files_alone(metrics: TableFolder) -> None:
-    metrics.write(steps(A, 1))
-    metrics.write(steps(B, 1))
-    metrics.write(steps(A, 2) + steps(C, 2))
+def test_trials_asked_for_are_read_from_their_files_alone_and_rows_once(
+    metrics: TableFolder,
+) -> None:
+    for rows in (steps(A, 1), steps(A, 1), steps(B, 1), steps(A, 1, 2) + steps(C, 2)):
+        metrics.write(rows)
+    assert keys(metrics.read()) == [(A, 1), (A, 2), (B, 1), (C, 2)]
     for file in files(metrics):
         if B in file.name:
             file.write_bytes(b"never opened")
@@ -211,22 +206,19 @@ def test_without_a_digest_in_the_name_page_checksums_guard_the_values(
         assert not isinstance(read, Content) or table.equals(read.table)
 
 
-@pytest.mark.parametrize("data", [b"", b"PAR1", b"not parquet at all" * 100])
-@pytest.mark.parametrize("name", ["rows.parquet", f"rows-{'0' * 32}.parquet"])
-def test_what_is_no_parquet_file_is_named(metrics: TableFolder, data: bytes, name: str) -> None:
+def test_what_is_no_file_of_ours_is_named_and_a_folder_is_left_alone(metrics: TableFolder) -> None:
     metrics.write(steps(A, 1))
-    stranger = root_of(metrics) / "metrics" / name
-    stranger.write_bytes(data)
-    one_damaged(metrics.read(), stranger)
-    assert keys(metrics.read()) == [(A, 1)]
-
-
-def test_foreign_tables_are_named_and_a_folder_is_left_alone(metrics: TableFolder) -> None:
-    metrics.write(steps(A, 1))
-    stranger = root_of(metrics) / "metrics" / "mine.parquet"
-    pq.write_table(pa.table({"x": [1, 2]}), stranger)
-    assert "no column acc" in one_damaged(metrics.read(), stranger)
-    stranger.unlink()
+    for name in ("rows.parquet", f"rows-{'0' * 32}.parquet"):
+        stranger = root_of(metrics) / "metrics" / name
+        for data in (b"", b"PAR1", b"not parquet at all" * 100):
+            stranger.write_bytes(data)
+            one_damaged(metrics.read(), stranger)
+            assert keys(metrics.read()) == [(A, 1)]
+        pq.write_table(pa.table({"x": [1, 2]}), stranger)
+        assert ("digest" if "-" in name else "no column acc") in one_damaged(
+            metrics.read(), stranger
+        )
+        stranger.unlink()
     stranger.mkdir()
     (stranger / "part.parquet").write_bytes(b"another's")
     assert metrics.read().damaged == ()
@@ -291,25 +283,13 @@ def test_a_damaged_compacted_file_replaces_nothing(two: tuple[TableFolder, Path]
 
 # Compacting
 
+KEY = {"id": st.sampled_from([A, B, C]), "step": st.integers(0, 9)}
+AXES = {"n": [1, 2, 0.5, 3.0, "x", True, None, 2**53], "d": [8, 16, "wide"]}
+ROW = st.fixed_dictionaries(KEY, optional={n: st.sampled_from(AXES[n]) for n in AXES})
 ACTIONS = st.one_of(
-    st.tuples(
-        st.just("write"),
-        st.lists(
-            st.fixed_dictionaries(
-                {
-                    "id": st.sampled_from([A, B, C]),
-                    "step": st.integers(0, 9),
-                    "n": st.sampled_from([1, 2, 0.5, 3.0, "x", True, None, 2**53]),
-                },
-                optional={"d": st.sampled_from([8, 16, "wide"])},
-            ),
-            min_size=1,
-            max_size=3,
-        ),
-    ),
-    st.tuples(st.just("compact"), st.none()),
+    st.tuples(st.just("write"), st.lists(ROW, min_size=1, max_size=3)),
+    st.tuples(st.sampled_from(["compact", "delete"]), st.none()),
     st.tuples(st.just("delete some"), st.randoms()),
-    st.tuples(st.just("delete"), st.none()),
 )
 
 
@@ -430,12 +410,16 @@ def test_only_new_files_are_listed_until_all_are(
     assert metrics.compact(1) == 1
 
 
+@pytest.mark.parametrize("most_rows", [1, 2**21])
 def test_many_files_are_put_together_in_parts(
-    metrics: TableFolder, monkeypatch: pytest.MonkeyPatch
+    metrics: TableFolder, monkeypatch: pytest.MonkeyPatch, most_rows: int
 ) -> None:
     monkeypatch.setattr("sweepd.store.tables.TOGETHER", 2)
+    monkeypatch.setattr("sweepd.store.tables.MOST_ROWS", most_rows)
     for step in range(5):
         metrics.write(steps(A, step, acc=step / 8 if step % 2 else None))
-    assert keys(metrics.read()) == [(A, step) for step in range(5)]
-    assert metrics.compact() == 5
-    assert keys(metrics.read()) == [(A, step) for step in range(5)]
+    for compacted in (5, 0):
+        assert keys(metrics.read()) == [(A, step) for step in range(5)]
+        assert metrics.compact() == compacted
+    assert delete_replaced(metrics) == 5 and keys(metrics.read()) == [(A, i) for i in range(5)]
+    assert len(files(metrics)) == (3 if most_rows == 1 else 1)

@@ -226,7 +226,7 @@ def doctor(
     except SweepdError as error:
         check("results", False, str(error))
     if deep and store:
-        of_metrics = store.damaged_metrics()
+        _, of_metrics = store.metrics.whole()
         damaged["metrics"] = f"{len(of_metrics)} damaged files of metrics", of_metrics
     for name, (detail, files) in damaged.items():
         check(name, not files, detail)

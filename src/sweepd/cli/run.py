@@ -238,7 +238,8 @@ def _launch(
         _say_given_up(planned.search)
     if not promote and (tally := planned.search.tally()):  # it had a choice
         roles = ", ".join(f"{count} {role}" for role, count in tally.items())
-        say(f"cells tried: {sum(tally.values())} of {planned.search.positions()} ({roles})")
+        cells = sum(len(stair.cells) for stair in planned.search.stairs)
+        say(f"cells tried: {sum(tally.values())} of {cells} ({roles})")
     if launched.interrupted:
         say(f"interrupted; `{go_on}` continues it")
         raise typer.Exit(INTERRUPTED_EXIT)

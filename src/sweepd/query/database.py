@@ -29,7 +29,7 @@ from sweepd.query.selection import CodeChoice, Selection, Source
 from sweepd.store.endings import parted
 from sweepd.store.schema import METRICS, PLAN, TRIALS, with_doubles
 from sweepd.store.storage import Damaged
-from sweepd.store.tables import Live, Read
+from sweepd.store.tables import Read
 
 VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
 CELLS = frozenset({"cells"})
@@ -359,7 +359,7 @@ def connect(
     copy(con, "raw.superseded", with_doubles(superseded, own))
     con.execute("CREATE VIEW attempts AS FROM trials UNION ALL FROM raw.superseded")
     if "metrics" in needed:  # which `prepare` replaces
-        attach(con, Live(METRICS.concat([])), [], own=tuple(own))
+        attach(con, Read(METRICS.concat([])), [], own=tuple(own))
     con.execute(
         "CREATE TABLE raw.sweeps (number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, "
         "pass VARCHAR, search VARCHAR, extra_seeds BIGINT[], fresh_seeds BIGINT[], settles BOOLEAN)"

@@ -23,7 +23,7 @@ from sweepd.query.selection import Source
 from sweepd.statuses import RAN
 from sweepd.store.parquet import Reader
 from sweepd.store.schema import METRICS, with_doubles
-from sweepd.store.tables import Live
+from sweepd.store.tables import Read
 
 
 class Handle(Reader):
@@ -97,7 +97,7 @@ _METRICS = """
 
 def attach(
     con: duckdb.DuckDBPyConnection,
-    live: Live,
+    live: Read,
     failures: list[Exception],
     among: str = "",
     own: Sequence[str] = (),

@@ -16,7 +16,7 @@ from sweepd.store.sweeps import SweepInfo
 
 if TYPE_CHECKING:
     from sweepd.store.store import Store
-    from sweepd.store.tables import Live, Read
+    from sweepd.store.tables import Read
 
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 """The code whose trials count. "all" stands for every code, and then cells differ by code.
@@ -35,7 +35,7 @@ class Source(Protocol):
     def load_sweep(self, name: str) -> SweepInfo: ...
     def read_plans(self, sweeps: list[str] | None) -> Read: ...
     def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
-    def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
+    def live_metrics(self, ids: Collection[str] | None = None) -> Read: ...
 
 
 @dataclass(frozen=True)

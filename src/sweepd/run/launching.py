@@ -208,7 +208,7 @@ def planned(
     theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
     plan = standing(plan.trials, ended).accepting(plan, accepts)
     now = standing(plan.trials, ended)
-    others = {newest.code for newest, *_ in now.other.values()}
+    others = {newest["code"] for newest, *_ in now.other.values()}
     search = promotion_of(plan) if aim == "promote" else search_of(plan)
     search.learn(outcomes(plan, ended), ())
     todo = [trial for trial in now.todo if not trial.on_demand]

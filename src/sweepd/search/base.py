@@ -109,13 +109,9 @@ class Search(ABC):
         """Returns whether the allowance, which limits trials on demand, lasts for the trial."""
         return not (trial.on_demand and self.allowance.is_spent)
 
-    def over(self, trial: Trial) -> bool:
-        """Returns whether the trial has ended or was abandoned."""
-        return trial.id in self.outcomes or trial.id in self.abandoned
-
     def taken(self, trial: Trial) -> bool:
         """Returns whether the trial has ended, was abandoned or is in flight."""
-        return self.over(trial) or trial.id in self.in_flight
+        return any(trial.id in ids for ids in (self.outcomes, self.abandoned, self.in_flight))
 
     @abstractmethod
     def wanted(self) -> list[Trial]:
@@ -141,10 +137,6 @@ class Search(ABC):
         """Returns how many cells were tried for each reason, where a search has several reasons.
         Cells that differ in nuisance axes alone count as one."""
         return {}
-
-    def positions(self) -> int:
-        """Returns how many cells there are, counted as in `tally`."""
-        return 0
 
     @abstractmethod
     def choose(self) -> Trial | None:

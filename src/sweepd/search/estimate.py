@@ -13,18 +13,19 @@ trials of theirs that the store holds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from statistics import quantiles
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from sweepd.grid.trials import Trial
 from sweepd.search.base import Search
 from sweepd.search.horizon import BEST_RATES
-from sweepd.search.staircase import StaircaseSearch
+from sweepd.search.staircase import Numbers, StaircaseSearch
 
 STEP_SECONDS = (2.5e-3, 8e-3)
 FLOPS_PER_SECOND = (60e9, 8e9)
@@ -79,7 +80,7 @@ def bills(
     factors, of_loops = _recorded_times(recorded, on_gpu=bool(gpus))
     factors = measured or factors
 
-    def seconds(trial: Trial) -> tuple[float, float]:
+    def cost(trial: Trial) -> Numbers:
         if trial.loop_where:
             least, most = of_loops.get(trial.model_name, (0.0, inf))
             low, high = trial.effort * least, trial.effort * most
@@ -91,70 +92,53 @@ def bills(
             elif gpus:
                 low, high = 0.0, inf
         budget = trial.values.stop.seconds or inf
-        return min(low, budget), min(high, budget)
+        return np.array([1.0, trial.train_flops or 0.0, min(low, budget), min(high, budget)])
 
-    weights: tuple[Callable[[Trial], float], ...] = (
-        lambda trial: 1,
-        lambda trial: trial.train_flops or 0.0,
-        lambda trial: seconds(trial)[0],
-        lambda trial: seconds(trial)[1],
-    )
-    sums = [sum(map(weight, left)) for weight in weights]
-    found = {"grid": _bill(sums, slots, max(map(seconds, left), default=(0.0, 0.0)))}
+    costs = [np.zeros(4), *map(cost, left)]
+    sums = {"grid": (np.sum(costs, axis=0), slots)}
     if isinstance(search, StaircaseSearch):
         lines = max(1, min(slots, len(search.wanted())))
-        ranges = search.ranges(*weights)
-        least, likely, worst = zip(*ranges, strict=True)
-        for name, totals in (("least", least), ("likely", likely), ("worst", worst)):
-            found[name] = _bill(totals, lines)
+        for name, total in zip(("least", "likely", "worst"), search.ranges(cost), strict=True):
+            sums[name] = (total, lines)
     if grid.settle:
-        most = [_settling(search, grid.settle.most, weight) for weight in weights[1:]]
-        trials = _settling(search, grid.settle.most, weights[0], whole=True)
-        found["settle_most"] = _bill([trials, *most], slots)
-    if any(trial.train_flops is None for trial in search.plan.trials):
-        return {name: replace(bill, train_flops=None) for name, bill in found.items()}
+        sums["settle_most"] = (_settling(search, grid.settle.most, cost), slots)
+    longest = np.max(costs, axis=0)  # no number of slots ends before the longest trial
+    states_flops = all(trial.train_flops is not None for trial in search.plan.trials)
+    found = {}
+    for name, (total, at_once) in sums.items():
+        trials, train_flops, low, high = map(float, total)
+        of_one = longest if name == "grid" else np.zeros(4)
+        low, high = max(low / at_once, of_one[2]), max(high / at_once, of_one[3])
+        found[name] = Bill(trials, train_flops if states_flops else None, low, high)
     return found
 
 
-def _settling(
-    search: Search, most: int, weight: Callable[[Trial], float], whole: bool = False
-) -> float:
+def _settling(search: Search, most: int, cost: Callable[[Trial], Numbers]) -> Numbers:
     """Returns about the most that settling adds. In each row the dearest cell is trained at its
     best rates for up to `most` steps, and fresh seeds confirm a pass. A value that falls more than
-    once costs more.
-
-    A trial that continues a shorter one weighs the share of its steps that it adds, or all of its
-    weight (`whole`).
+    once costs more. A trial that continues a shorter one costs the share of its steps that it adds.
     """
-    if not search.wanted():
-        return 0.0
-    total = 0.0
-    for stair in search.stairs:
-        of_row: dict[Any, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    total = np.zeros(4)
+    for stair in search.stairs if search.wanted() else ():
+        of_row: dict[Any, Numbers] = defaultdict(lambda: np.zeros((2, 4)))
         for (size, _), ladders in stair.ladders.items():
-            longer = 0.0
+            longer = np.zeros(4)
             for ladder in [one for one in ladders if not one.in_reserve][:BEST_RATES]:
                 first = ladder.base.trials[0].train
                 start = first.trunk_end if first.extensible else 0
                 for rung in ladder.rungs[1:]:
                     train = rung.trials[0].train
-                    share = 1.0 if whole else 1 - start / train.steps
+                    share = 1 - start / train.steps
                     left = (t for t in rung.trials[: rung.first] if t.id not in search.outcomes)
-                    longer += share * sum(map(weight, left))
+                    longer += sum(map(cost, left), np.zeros(4)) * [1.0, share, share, share]
                     start = train.trunk_end if train.extensible else 0
                     if train.steps >= most:
                         break
             seeds = stair.confirming(ladders[0], ladders[0].base, search.outcomes)
-            fresh = sum(weight(trial) for trial in seeds if trial.id not in search.outcomes)
-            before = of_row[size]
-            of_row[size] = max(before[0], longer), max(before[1], fresh)
-        total += sum(longer + fresh for longer, fresh in of_row.values())
+            fresh = sum((cost(t) for t in seeds if t.id not in search.outcomes), np.zeros(4))
+            of_row[size] = np.maximum(of_row[size], [longer, fresh])
+        total += sum(map(sum, of_row.values()), np.zeros(4))
     return total
-
-
-def _bill(sums: Sequence[float], slots: int, longest: tuple[float, float] = (0.0, 0.0)) -> Bill:
-    trials, train_flops, low, high = sums
-    return Bill(trials, train_flops, max(low / slots, longest[0]), max(high / slots, longest[1]))
 
 
 def _recorded_times(

@@ -119,8 +119,6 @@ def last_doubling(
     """Returns what more training did to the cell. Returns None where that cannot be told. That is
     so if the cell has fewer than `least` seeds, if those that fail were not all trained at two
     budgets, or if the cell passes."""
-    if not _trained_on(runs):
-        return None
     # For each seed, the least budget at which it met the goal.
     passed: dict[int, int | None] = {}
     for seed, finals in runs.items():
@@ -149,11 +147,6 @@ def last_doubling(
     if before is not None and before.gains == last.gains:
         growing = last.gain - before.gain > math.hypot(last.error, before.error)
     return LastDoubling(steps, last.gain, missing, last.error, close, growing)
-
-
-def _trained_on(runs: Runs) -> bool:
-    """Returns whether any seed has run at two budgets. Of many cells none has."""
-    return any(len(finals) > 1 for finals in runs.values())
 
 
 class _Gain(NamedTuple):
@@ -267,8 +260,6 @@ def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:
 def lead_doubling(runs: Runs, goal: Goal, rule: PassRule) -> LastDoubling | None:
     """Returns what more training did to the lead. Returns None where that cannot be told, or
     where the lead passes."""
-    if not _trained_on(runs):
-        return None
     seed = lead(runs, goal, rule)
     return last_doubling({seed: runs[seed]}, goal, rule, least=1)
 

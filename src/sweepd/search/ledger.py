@@ -5,31 +5,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
+from sweepd.listing import Row
 from sweepd.search.seeds import Outcome
 from sweepd.statuses import DONE
 from sweepd.store.endings import counting
 
-
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
-    """The one ending of a trial that counts (`endings.counting`)."""
-
-    id: str
-    trunk: str
-    config: str
-    code: str
-    task: str
-    model: str
-    attempt: int
-    status: str
-    total: int | None
-    independent: int | None
+IDS = ("id", "trunk", "config", "code")
+"""What a trial is called where another version of the code has run it."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +29,7 @@ class Standing:
     done: tuple[Trial, ...]
     todo: tuple[Trial, ...]
     failed: tuple[Trial, ...]
-    other: Mapping[str, Sequence[LedgerRow]]
+    other: Mapping[str, Sequence[Row]]
     unscored: tuple[Trial, ...] = ()
 
     @property
@@ -57,10 +45,9 @@ class Standing:
         accepted: dict[str, frozenset[str]] = {}
         for trial in plan.trials:
             others = self.other.get(trial.id, ())
-            if one := next((e for e in others if accepts(e.code, trial.code)), None):
-                accepted[one.code] = accepted.get(one.code, frozenset()) | {trial.code}
-                ids = {name: getattr(one, name) for name in ("id", "trunk", "config", "code")}
-                trial = replace(trial, **ids)
+            if one := next((e for e in others if accepts(e["code"], trial.code)), None):
+                accepted[one["code"]] = accepted.get(one["code"], frozenset()) | {trial.code}
+                trial = replace(trial, **{name: one[name] for name in IDS})
             trials.append(trial)
         return replace(plan, trials=tuple(trials), accepted=accepted)
 
@@ -68,30 +55,29 @@ class Standing:
 def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
     """Returns how `trials` stand by the store's `trials` table. The `failed` ones are part of
     `todo`."""
-    counts = counting(table)
-    columns = (counts[field.name].to_pylist() for field in fields(LedgerRow))
-    endings = {row.id: row for row in map(LedgerRow, *columns)}
-    ended: dict[tuple[str, str, str], list[LedgerRow]] = defaultdict(list)
-    for one in sorted(endings.values(), key=lambda one: (-one.attempt, one.id)):
-        if one.status in DONE:
-            ended[one.task, one.model, one.config].append(one)
+    rows = counting(table).select([*IDS, "task", "model", "attempt", "status"]).to_pylist()
+    endings = {row["id"]: row for row in rows}
+    ended: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for one in sorted(rows, key=lambda one: (-one["attempt"], one["id"])):
+        if one["status"] in DONE:
+            ended[one["task"], one["model"], one["config"]].append(one)
     done, todo, failed, unscored, other = [], [], [], [], {}
     for trial in trials:
         ending = endings.get(trial.id)
-        if ending and ending.status in DONE:
+        if ending and ending["status"] in DONE:
             done.append(trial)
             continue
         todo.append(trial)
-        if ending and ending.status == "failed":
+        if ending and ending["status"] == "failed":
             failed.append(trial)
         own, twins = (
             ended.get((trial.task_name, trial.model_name, config or ""), [])
             for config in (trial.config, trial.unscored_config)
         )
-        if any(twin.code == trial.code for twin in twins):
+        if any(twin["code"] == trial.code for twin in twins):
             unscored.append(trial)
         if own:
-            other[trial.id] = sorted(own, key=lambda one: (-one.attempt, one.id))
+            other[trial.id] = own
     return Standing(tuple(done), tuple(todo), tuple(failed), other, tuple(unscored))
 
 

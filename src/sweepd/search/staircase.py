@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
+from typing import Any
+
+import numpy as np
 
 from sweepd.grid.options import Staircase
 from sweepd.grid.plan import Plan
@@ -20,6 +22,7 @@ from sweepd.search.seeds import CellSeeds
 from sweepd.search.stairs import Stair, stairs
 from sweepd.search.walk import Position
 
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
 WORTH_A_GUESS = 1.0
 """The time that a guess must save on average for each unit of time that it wastes (`worth_it`)."""
 LEAST_CHANCE = 0.5
@@ -161,49 +164,42 @@ class StaircaseSearch(Search):
             if worth_it(position, chance):
                 yield from ((trial, chance) for trial in self.needed(stair, position))
 
-    def ranges(self, *weights: Callable[[Trial], float]) -> list[tuple[float, float, float]]:
-        """Returns the least, mean and greatest sum of each weight over the trials still to be run.
+    def ranges(self, cost: Callable[[Trial], Numbers]) -> Numbers:
+        """Returns the least, mean and greatest sum of the costs of the trials still to be run, of
+        shape (3, 4) for costs of shape (4,).
 
         The least and the greatest are over every monotone boundary and every way in which seeds
         may vote. The mean is over boundaries, halfway between few and many seeds.
         """
-        sums = [[0.0, 0.0, 0.0] for _ in weights]
+        total, nothing = np.zeros((3, 4)), np.zeros(4)
         for stair, known in zip(self.stairs, self.known, strict=True):
+            few: dict[tuple[Position, bool], Numbers] = {}
+            many: dict[Position, Numbers] = {}
+            for at, cells in stair.cells.items():
+                # Where a position passes, its first open nuisance values are taken to pass.
+                for passed, among in ((True, self.open_cells(cells)[:1]), (False, cells)):
+                    needs = (seeds.needed(self.outcomes, self.abandoned) for seeds in among)
+                    few[at, passed] = sum((cost(t) for need in needs for t in need or ()), nothing)
+                # Fresh seeds are left out, since only settling runs them.
+                planned = (t for seeds in cells for t in seeds.planned if t.id not in self.outcomes)
+                many[at] = sum((cost(t) for t in planned if t.id not in self.abandoned), nothing)
             tried = [stair.line.complete(known, passes) for passes in stair.line.boundaries()]
-            for total, weight in zip(sums, weights, strict=True):
-                few: dict[tuple[Position, bool], float] = {}
-                many: dict[Position, float] = {}
-                for at, cells in stair.cells.items():
-                    # Where a position passes, its first open nuisance values are taken to pass.
-                    for passed, among in ((True, self.open_cells(cells)[:1]), (False, cells)):
-                        needs = (seeds.needed(self.outcomes, self.abandoned) for seeds in among)
-                        few[at, passed] = sum(weight(t) for need in needs for t in need or ())
-                    # Fresh seeds are left out, since only settling runs them.
-                    planned = (trial for seeds in cells for trial in seeds.planned)
-                    many[at] = sum(weight(t) for t in planned if not self.over(t))
-                low = [sum(few[found] for found in outcomes.items()) for outcomes in tried]
-                high = [sum(many[at] for at in outcomes) for outcomes in tried]
-                total[0] += min(low)
-                total[1] += (fmean(low) + fmean(high)) / 2
-                total[2] += max(high)
-        return [(least, mean, greatest) for least, mean, greatest in sums]
+            low = np.array([sum((few[it] for it in one.items()), nothing) for one in tried])
+            high = np.array([sum((many[at] for at in one), nothing) for one in tried])
+            total += [low.min(0), (low.mean(0) + high.mean(0)) / 2, high.max(0)]
+        return total
 
     def tally(self) -> Mapping[str, int]:
         """Returns how many cells were tried for each reason, judged by what is known now."""
         tally: Counter[str] = Counter()
         for stair, known in zip(self.stairs, self.known, strict=True):
-            tried = [
-                position
-                for position, cells in stair.cells.items()
-                if any(
-                    t.id in self.outcomes or t.id in self.abandoned for c in cells for t in c.trials
-                )
-            ]
+            trials = {
+                at: [t.id for c in cells for t in c.trials] for at, cells in stair.cells.items()
+            }
+            over = self.outcomes.keys() | self.abandoned
+            tried = [position for position, ids in trials.items() if not over.isdisjoint(ids)]
             tally.update(stair.line.roles(tried, known).values())
         return tally
-
-    def positions(self) -> int:
-        return sum(len(stair.cells) for stair in self.stairs)
 
 
 def search_of(plan: Plan) -> Search:

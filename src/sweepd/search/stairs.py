@@ -11,19 +11,8 @@ from typing import Any
 from sweepd.grid.options import Goal, PassRule, Settle, Staircase
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
-from sweepd.search.horizon import (
-    AtRate,
-    Final,
-    Forecast,
-    Runs,
-    all_seeds_at,
-    best_rates,
-    edge,
-    forecast,
-    last_doubling,
-    lead,
-    lead_doubling,
-)
+from sweepd.search import horizon
+from sweepd.search.horizon import AtRate, Final, Runs, last_doubling
 from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of, refuses
 from sweepd.search.walk import Known, Position, SearchLine
 
@@ -58,7 +47,7 @@ class Ladder:
     def passed(self, outcomes: Outcomes, abandoned: Collection[str]) -> CellSeeds | None:
         """Returns the first rung at which the cell passes, or None if there is none."""
         for i, rung in enumerate(self.rungs):
-            if i and not _ran(rung.trials, outcomes):
+            if i and not any(trial.id in outcomes for trial in rung.trials):
                 continue  # it passes only if the one below does
             if rung.passes(self._carried(i, outcomes), abandoned if i == 0 else ()):
                 return rung
@@ -78,7 +67,8 @@ class Ladder:
         to_the_end: whether they are wanted too where they are forecast to fail, and so would
         refuse it again.
         """
-        tried = [i for i, rung in enumerate(self.rungs) if _ran(rung.fresh_trials, outcomes)]
+        rungs = enumerate(self.rungs)
+        tried = [i for i, rung in rungs if any(t.id in outcomes for t in rung.fresh_trials)]
         if not tried:
             return ()
         last, carried = self.rungs[tried[-1]], self._carried(tried[-1], outcomes)
@@ -140,10 +130,6 @@ class Ladder:
             if trial.id in outcomes:
                 latest[trial.seed] = outcomes[trial.id]
         return {t.id: latest[t.seed] for t in self.rungs[i].trials if t.seed in latest}
-
-
-def _ran(trials: Iterable[Trial], outcomes: Outcomes) -> bool:
-    return any(trial.id in outcomes for trial in trials)
 
 
 def _finals(rungs: Iterable[Iterable[Trial]], goal: Goal, outcomes: Outcomes) -> Runs:
@@ -227,7 +213,14 @@ class Stair:
             fresh: Sequence[Trial] = ()
             if at.passing:
                 fresh = _left(self.confirming(*at.passing, outcomes), outcomes, abandoned)
-                waiting = self._passed(*at.passing, outcomes, abandoned)
+                # The budget is certain once all seeds have run at the longer budgets below it, and
+                # then at it. The cell may pass there too, and a seed that met the goal there counts
+                # at this budget before the others have run there.
+                ladder, rung = at.passing
+                level = ladder.rungs.index(rung)
+                rungs = (ladder.next_trials(i, outcomes) for i in (*range(1, level), level))
+                left = (_left(trials, outcomes, abandoned) for trials in rungs)
+                waiting = next(filter(None, left), None)
                 open_below = open_below or bool(fresh or waiting)
                 if waiting:
                     yield from waiting
@@ -265,27 +258,6 @@ class Stair:
             budget = found[1].steps if found else slowest or self.first_budget
             answers[size] = LineAnswer(value, found, deciding, budget)
         return answers
-
-    def forecast(self, answer: LineAnswer, settle: Settle, outcomes: Outcomes) -> Forecast:
-        """Returns whether more training would change what is known of a size."""
-        if answer.deciding is None:
-            return Forecast("untested", "the grid has no smaller value")
-        every = self.ladders[answer.deciding]
-        tried = [ladder.ended(outcomes) for ladder in every]
-        return forecast(tried, every[0].base.goal, every[0].base.rule, settle, answer.budget)
-
-    def _passed(
-        self, ladder: Ladder, rung: CellSeeds, outcomes: Outcomes, abandoned: Collection[str]
-    ) -> Sequence[Trial]:
-        """Returns what a cell that passes needs before its budget is certain. First come all
-        seeds at the longer budgets below this one. The cell may pass there too, and a seed that
-        met the goal there counts at this budget before the others have run there. Then come its
-        seeds at this budget."""
-        level = ladder.rungs.index(rung)
-        for lower in range(1, level):
-            if left := _left(ladder.next_trials(lower, outcomes), outcomes, abandoned):
-                return left
-        return _left(ladder.next_trials(level, outcomes), outcomes, abandoned)
 
     def confirming(self, ladder: Ladder, rung: CellSeeds, outcomes: Outcomes) -> Sequence[Trial]:
         """Returns the fresh seeds of a cell that passed as the best of several looks. Without
@@ -327,16 +299,16 @@ class Stair:
             if left := _left(again, outcomes, abandoned):
                 return self._affordable(left, settle)
         tried = list(rates.values())
-        best = best_rates(tried, goal, rule)
+        best = horizon.best_rates(tried, goal, rule)
         if not best:
             return ()
         ladders = [ladder for one in best for ladder in every if rates[ladder] is one]
-        if end := edge(tried, best[0]):
+        if end := horizon.edge(tried, best[0]):
             [place] = [i for i, ladder in enumerate(every) if rates[ladder] is best[0]]
             beyond = place + (1 if end == "high" else -1)
             inside = 0 <= beyond < len(every)
             return (inside and every[beyond].base.needed(outcomes, abandoned)) or ()
-        if forecast(tried, goal, rule, settle, budget).holds_to:
+        if horizon.forecast(tried, goal, rule, settle, budget).holds_to:
             return ()
         for trials in self._next(ladders, goal, rule, settle.needed(budget), outcomes):
             if left := _left(trials, outcomes, abandoned):
@@ -375,7 +347,7 @@ class Stair:
         yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)]
         for ladder in best:
             runs = ladder.ended(outcomes).runs
-            seed = lead(runs, goal, rule)
+            seed = horizon.lead(runs, goal, rule)
             for rung in ladder.rungs:
                 yield [trial for trial in rung.planned if trial.seed == seed]
                 final = runs[seed].get(rung.steps)
@@ -389,9 +361,10 @@ class Stair:
                     break
             else:
                 return
-        leads = [lead_doubling(ladder.ended(outcomes).runs, goal, rule) for ladder in best]
+        ended = (ladder.ended(outcomes).runs for ladder in best)
+        leads = [horizon.lead_doubling(runs, goal, rule) for runs in ended]
         for level in range(len(best[0].rungs)):
-            for ladder in best[: all_seeds_at(leads)]:
+            for ladder in best[: horizon.all_seeds_at(leads)]:
                 yield ladder.next_trials(level, outcomes)
 
 

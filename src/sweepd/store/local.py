@@ -8,7 +8,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from pathlib import Path
 
 from sweepd.errors import EnvironmentFailure, UserError
@@ -102,28 +101,23 @@ class LocalFolder(Folder):
                 raise _failure("delete", self.path(name), error) from error
 
     def listed(self, below: str = "", after: str = "") -> list[File]:
-        root = self.path(below)
-        files, waiting = [], [root]
-        while waiting:
-            folder = waiting.pop()
-            try:
-                with os.scandir(folder) as entries:
-                    for entry in entries:
-                        if entry.is_dir(follow_symlinks=False):
-                            waiting.append(Path(entry.path))
-                            continue
-                        name = entry.path.removeprefix(f"{root}/")
-                        if name <= after:
-                            continue
-                        with suppress(FileNotFoundError):  # gone since
-                            status = entry.stat()
-                            if stat.S_ISREG(status.st_mode):
-                                # No version: a file may change within one tick of the clock.
-                                files.append(File(name, status.st_size, status.st_mtime, None))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise _failure("list", folder, error) from error
+        root, files = str(self.path(below)), []
+
+        def fail(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise _failure("list", Path(error.filename or root), error) from error
+
+        for folder, _, names in os.walk(root, onerror=fail):
+            for path in (f"{folder}/{name}" for name in names):
+                if (name := path.removeprefix(f"{root}/")) > after:
+                    try:
+                        status = Path(path).stat()
+                    except OSError as error:  # gone since, or refused
+                        fail(error)
+                        continue
+                    if stat.S_ISREG(status.st_mode):
+                        # No version: a file may change within one tick of the clock.
+                        files.append(File(name, status.st_size, status.st_mtime, None))
         return sorted(files, key=lambda file: file.name)
 
     def _read(self, name: str, read: Callable[[Path], bytes]) -> bytes:

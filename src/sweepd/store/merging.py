@@ -24,7 +24,7 @@ import pyarrow as pa
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.statuses import RAN
 from sweepd.store.endings import statuses
-from sweepd.store.names import Checkpoint, records
+from sweepd.store.names import Checkpoint
 from sweepd.store.parquet import NAME, look
 from sweepd.store.schema import BOOL, METRICS, TEXT, TRIALS, column
 from sweepd.store.storage import (
@@ -40,7 +40,7 @@ from sweepd.store.storage import (
 )
 from sweepd.store.store import Store, sweep_lock
 from sweepd.store.sweeps import SweepInfo, accepting
-from sweepd.store.tables import MOST_ROWS, batches
+from sweepd.store.tables import MOST_ROWS, batches, replaced_by
 
 JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted_for")
 """The fields of SweepInfo in which two versions of a sweep may differ: where it was launched, with
@@ -93,8 +93,9 @@ def lacks(
         raise UserError(f"{ours.address}: a store cannot be merged into itself")
     try:
         sweeps = _sweeps(ours, theirs, renamed, damaged)  # refuses before anything is written
-        there = records(ours.folder)
-        for number, name in sorted(records(theirs.folder).items()):
+        there = ours.launch_numbers()
+        for number in theirs.launch_numbers():
+            name = f"launches/{number}.json"
             record = theirs.folder.read(name)
             if number not in there:
                 yield MergeStep("launches", 1, partial(ours.folder.put, name, record))
@@ -149,16 +150,16 @@ def lacks(
 def _metrics(ours: Store, theirs: Store, damaged: list[Damaged]) -> Iterator[MergeStep]:
     """Yields the steps that bring files of metrics. A damaged file of ours is replaced by theirs of
     the same name, which has the content that ours had."""
-    _, our_damaged = ours.metrics.whole()
+    our_contents, our_damaged = ours.metrics.whole()
     contents, their_damaged = theirs.metrics.whole()
     damaged += their_damaged
     broken = {one.path.rpartition("/")[2]: one for one in our_damaged}
-    there = ours.metrics.names(broken.keys())
-    copied: dict[File, int] = {}
+    there = {content.file.name for content in our_contents} | replaced_by(our_contents)
+    replaced, copied = replaced_by(contents), dict[File, int]()
     for content in contents:
         file, held = content.file, content.replaces
         is_here = file.name in there or (held and there.issuperset(held))
-        if is_here and file.name not in broken:
+        if file.name in replaced or (is_here and file.name not in broken):
             continue
         broken.pop(file.name, None)
         # A file of ours by one of these names is the same if its content determines the name.
@@ -270,13 +271,8 @@ def _sweeps(
             continue
         mine, my_plan = readable.get(called), ours.read_plans([called])
         trials, my_trials = _trials(plan), _trials(my_plan.table)
-        differing = [
-            field.name
-            for field in fields(SweepInfo)
-            if mine
-            and field.name not in JOINED
-            and getattr(mine, field.name) != getattr(info, field.name)
-        ]
+        names = [field.name for field in fields(SweepInfo) if field.name not in JOINED]
+        differing = [n for n in names if mine and getattr(mine, n) != getattr(info, n)]
         if mine is None or my_plan.damaged:
             # As far as the one of the two that is whole tells, theirs must have all that ours had.
             if mine is None:

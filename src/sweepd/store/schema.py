@@ -157,7 +157,8 @@ class Layout:
         if len(_first_rows(table, self.key)) == table.num_rows:
             return table
         table = table.sort_by(self.first_by)
-        return table.take(column(_first_rows(table, self.key).tolist(), INT))
+        rows = _first_rows(table, self.key)
+        return table.take(pa.Array.from_buffers(INT, len(rows), [None, pa.py_buffer(rows)]))
 
     def check_key(self, table: pa.Table) -> None:
         """Raises ValueError if a row lacks a part of its key."""
@@ -186,11 +187,6 @@ def with_doubles(table: pa.Table, names: Iterable[str]) -> pa.Table:
     """Returns the table with these columns as doubles. One that it lacks is null."""
     types = {field.name: field.type for field in table.schema}
     return _cast(table, types | dict.fromkeys(names, FLOAT))
-
-
-def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """Returns the table with other values in one of its columns."""
-    return table.set_column(table.column_names.index(name), name, values)
 
 
 def _join(a: pa.DataType, b: pa.DataType) -> pa.DataType:

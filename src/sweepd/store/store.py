@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -13,23 +16,21 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
-from sweepd.store import spill
 from sweepd.store.local import LocalFolder
 from sweepd.store.locks import FileLocks, Locks
-from sweepd.store.names import records
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.storage import (
     FORMAT,
-    Damaged,
     Folder,
     checked,
     digest,
+    failure,
     from_json,
     to_json,
     unsealed,
 )
 from sweepd.store.sweeps import SweepFolder, SweepInfo
-from sweepd.store.tables import Live, Read, TableFolder
+from sweepd.store.tables import Read, TableFolder
 
 __all__ = ["Store", "SweepInfo"]
 
@@ -118,19 +119,54 @@ class Store(SweepFolder):
 
     # When it can't be written
 
+    @property
+    def spill_folder(self) -> Path:
+        """The folder on this machine where results wait while they can't be written here. It need
+        not exist. It lies below $SWEEPD_RESCUE, or in a folder for temporary files that no other
+        user can write to. A store has one, whichever symbolic links lead to it."""
+        root, user = os.environ.get("SWEEPD_RESCUE"), os.getuid()
+        folder = Path(root or Path(tempfile.gettempdir()) / f"sweepd-rescue-{user}").absolute()
+        real = self.address if "://" in self.address else os.path.realpath(self.address)
+        return folder / hashlib.blake2b(real.encode(), digest_size=8).hexdigest()
+
+    def spilled(self) -> Path | None:
+        """Returns `spill_folder` if results wait there."""
+        return self.spill_folder if self.spill_folder.exists() else None
+
     def spill_store(self) -> Store:
         """Returns a store on this machine for what this one can't take now. `take_in_spill`
         brings back what is written there. Raises EnvironmentFailure if there can be none."""
-        return Store.create(str(spill.make(self.address)))
-
-    def spilled(self) -> Path | None:
-        """Returns the folder on this machine where results wait to be written here, if any."""
-        place = spill.place(self.address)
-        return place if place.exists() else None
+        folder = self.spill_folder
+        try:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise failure("make", str(folder), error.strerror or str(error)) from error
+        return Store.create(str(_own(folder)))
 
     def take_in_spill(self) -> int:
-        """Moves here what is in this machine's spill. Returns how many objects besides logs."""
-        return spill.take_in(self.folder)
+        """Moves here what is in this machine's spill. Returns how many objects besides logs.
+
+        Each object is whole and has a name that tells its content. So several processes may move
+        it at once, and it may be there already.
+        """
+        if not self.spilled():
+            return 0
+        spill, moved = LocalFolder(_own(self.spill_folder)), 0
+        for log in spill.files("logs"):
+            with suppress(FileNotFoundError):  # another process has moved it
+                text = spill.read(f"logs/{log.name}").decode(errors="replace")
+                self.folder.append(f"logs/{log.name.removesuffix('.log')}", text)
+                self.folder.flush()
+                spill.delete([f"logs/{log.name}"])
+        for kind in ("metrics", "checkpoints", "trials"):  # first rows, then the states after them
+            for file in spill.files(kind):
+                name = f"{kind}/{file.name}"
+                with suppress(FileNotFoundError):
+                    self.folder.create(name, spill.read(name))
+                    spill.delete([name])
+                    moved += 1
+        return moved
 
     # Trials and metrics
 
@@ -152,14 +188,10 @@ class Store(SweepFolder):
         in memory, at 100 bytes a row."""
         return self.metrics.read(ids)
 
-    def live_metrics(self, ids: Collection[str] | None = None) -> Live:
+    def live_metrics(self, ids: Collection[str] | None = None) -> Read:
         """Returns the metrics of all trials, or of files that may hold some of those named, where
         they lie. Scans of them need no more memory than they give out."""
         return self.metrics.live(ids)
-
-    def damaged_metrics(self) -> list[Damaged]:
-        """Returns the damaged files of metrics. Every byte is read."""
-        return self.metrics.whole()[1]
 
     def find_trial(self, start: str) -> str:
         """Returns the id of the one trial whose id begins so. Raises UserError if there are none or
@@ -201,8 +233,7 @@ class Store(SweepFolder):
         So a later launch of a store has a higher number, and no two stores give the same one, but
         for the odds that they launch in the same microsecond, which a merge notices.
         """
-        later = (number + 1 for number in records(self.folder))
-        number = max([time.time_ns() // 1_000, *later])
+        number = max([time.time_ns() // 1_000, *(number + 1 for number in self.launch_numbers())])
         while not self.folder.create(f"launches/{number}.json", to_json(info)):
             number += 1
         return number
@@ -211,7 +242,12 @@ class Store(SweepFolder):
         """Returns what `new_launch` was given for each launch, with its `number`, in the order of
         the numbers. For a record that cannot be read, it has `number`, and the reason as
         `damaged`."""
-        return [self.launch(number) for number in sorted(records(self.folder))]
+        return [self.launch(number) for number in self.launch_numbers()]
+
+    def launch_numbers(self) -> list[int]:
+        """Returns the numbers of all launches, in their order."""
+        names = (file.name for file in self.folder.files("launches"))
+        return sorted(int(n[:-5]) for n in names if re.fullmatch(r"[1-9]\d*\.json", n))
 
     def launch(self, number: int) -> dict[str, Any]:
         """Returns one of `launches`. Raises FileNotFoundError if there is none."""
@@ -355,6 +391,14 @@ def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
             f"Write the folder's full path, or ./{address} for a folder of that name here"
         ) from None
     return LocalFolder(root), FileLocks(root / "locks")
+
+
+def _own(folder: Path) -> Path:
+    """Returns the folder. Raises EnvironmentFailure if another user made it, since results must
+    not come from there."""
+    if folder.lstat().st_uid != os.getuid():
+        raise EnvironmentFailure(f"{folder} belongs to another user: set SWEEPD_RESCUE")
+    return folder
 
 
 def sweep_lock(name: str) -> str:

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,9 +25,9 @@ LATE_SECONDS = 300.0
 """The seconds by which a file may come later than its name says, since it was long under way or the
 clock of its writer is slow. One that is later still is compacted at the end of the launch."""
 _HASH = re.compile(r"[0-9a-f]{1,100}")
-TOGETHER, TOGETHER_BYTES = 1000, 2**23
-"""The number of files, and of bytes, after which the tables read so far are joined. A table of one
-row takes a thousand times its bytes."""
+TOGETHER = 250
+"""The number of files after which the tables read so far are joined. A table of one row takes a
+thousand times its bytes."""
 MOST_ROWS = 2**21
 """The number of rows from which a compacted file is not written again. This bounds what compacting
 takes."""
@@ -38,24 +39,17 @@ _LISTINGS = 5
 
 @dataclass(frozen=True)
 class Read:
-    """All rows that could be read, in no order, and the files that could not."""
+    """Rows, in no order, and the files that could not be read.
 
-    table: pa.Table
-    damaged: tuple[Damaged, ...]
-
-
-@dataclass(frozen=True)
-class Live:
-    """All rows where they lie. Some rows may be there more than once.
-
-    table: the rows that were read, once per key. scanned: the other files, by name. axes: columns
-    that some of these have besides the fixed ones.
+    table: the rows that were read, once per key. scanned: files whose rows stay where they lie, by
+    name, of which only `live` leaves any. Some rows may lie in several. axes: columns that some of
+    these have besides the fixed ones.
     """
 
     table: pa.Table
+    damaged: tuple[Damaged, ...] = ()
     scanned: Mapping[str, Reader] = field(default_factory=dict)
     axes: frozenset[str] = frozenset()
-    damaged: tuple[Damaged, ...] = ()
 
 
 class TableFolder:
@@ -97,16 +91,10 @@ class TableFolder:
         data = to_parquet(table.replace_schema_metadata({REPLACES: json.dumps(list(replaced))}))
         return f"{COMPACTED}-{digest(data)}.parquet", data
 
-    def names(self, damaged: Collection[str]) -> set[str]:
-        """Returns the names of all files whose rows are here. They are those that lie here, and
-        those that these replace. `damaged` files hold nothing, even where their end can be read."""
-        files = [file for file in self._files() if file.name not in damaged]
-        return {file.name for file in files} | _replaced_by(self._look(_compacted(files))[0])
-
     def read(self, only: Collection[str] | None = None) -> Read:
         """Returns all rows, or those whose `layout.filed_by` is among these. Of a large file,
         only the row groups that may hold these are then read."""
-        live = self.live(only, whole=True if only is None else None)
+        live = self.live(only, whole=only is None)
         tables = [live.table]
         for reader in live.scanned.values() if only else ():
             try:  # only the row groups that may hold them are read
@@ -126,47 +114,41 @@ class TableFolder:
             table = table.filter(compute.is_in(table[self.layout.filed_by], value_set=wanted))
         return Read(table, live.damaged)
 
-    def live(self, only: Collection[str] | None = None, whole: bool | None = None) -> Live:
+    def live(self, only: Collection[str] | None = None, whole: bool = False) -> Read:
         """Returns all rows where they lie, or those of files that may hold some of these trials.
-        So metrics take little memory, however many they are. whole: as of `_look`. Raises
-        EnvironmentFailure if files keep disappearing."""
-        prefixes = None if only is None else {*only, ROWS, ""}
+        So metrics take little memory, however many they are. whole: whether large files are read
+        too. Raises EnvironmentFailure if files keep disappearing."""
         for _ in range(_LISTINGS):
             files = self._files()
+            if only is not None:
+                values = {*only, ROWS, COMPACTED, ""}
+                files = [file for file in files if _filed_by(file) in values]
+            small = {file.name for file in files} if whole else self._small(files)
+            tables: list[pa.Table] = []
+            ends: list[Content] = []
             try:
-                contents, damaged = self._look(_compacted(files), whole)
-                replaced = _replaced_by(contents)
+                contents, damaged = self._look(_compacted(files), small)
+                replaced = replaced_by(contents)
                 contents = [it for it in contents if it.file.name not in replaced]
                 rest = [f for f in files if f.name not in replaced and not _compacted([f])]
-                if prefixes is not None:
-                    rest = [file for file in rest if _filed_by(file) in prefixes]
-                small, tables = self._small(rest, whole), []
-                for batch in batches(file for file in rest if file.name in small):
-                    read, broken = self._look(batch, whole=True)
-                    tables.append(self.layout.concat(it.table for it in read))
+                looked = (self._look(batch, small) for batch in batches(rest))
+                for part, broken in chain([(contents, [])], looked):
+                    read = (it.table for it in part if it.table is not None)
+                    tables.append(self.layout.concat(read))
+                    ends += (it for it in part if it.table is None)
                     damaged += broken
-                large = [file for file in rest if file.name not in small]
-                ends, broken = self._look(large, whole=False)
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
-            contents += ends
-            damaged += broken
-            tables += [it.table for it in contents if it.table is not None]
-            ends = [it for it in contents if it.table is None]
-            return Live(
-                self.layout.unique(self.layout.concat(tables)),
-                {it.file.name: self._reader(it.file) for it in ends},
-                frozenset(name for it in ends for name in it.axes),
-                tuple(damaged),
-            )
+            table = self.layout.unique(self.layout.concat(tables))
+            scanned = {it.file.name: self._reader(it.file) for it in ends}
+            axes = frozenset(name for it in ends for name in it.axes)
+            return Read(table, tuple(damaged), scanned, axes)
         raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
 
     def whole(self) -> tuple[list[Content], list[Damaged]]:
-        """Returns what is in the files that were found whole to their last byte, without those that
-        such files replace, and all damaged ones. Every byte is read."""
-        contents, damaged = self._look(self._files(), whole=False, checked=True)
-        replaced = _replaced_by(contents)
-        return [it for it in contents if it.file.name not in replaced], damaged
+        """Returns what is in the files that are whole to their last byte, and all damaged ones.
+        Every byte is read."""
+        return self._look(self._files(), small=(), checked=True)
 
     def compact(self, at_least: int = 2, newer: bool = False) -> int:
         """Writes the rows of all readable files that were not compacted before as one file that
@@ -189,12 +171,12 @@ class TableFolder:
         count = 0
         try:
             compacted, _ = self._look(_compacted(new))
-            self._known |= {it.file.name for it in compacted} | _replaced_by(compacted)
+            self._known |= {it.file.name for it in compacted} | replaced_by(compacted)
             new = [file for file in new if file.name not in self._known]
             if len(new) < at_least:
                 return 0
             for batch in batches(sorted(new, key=_filed_by)):  # a trial's rows lie together
-                contents, _ = self._look(batch, whole=True)
+                contents, _ = self._look(batch, small={file.name for file in batch})
                 tables.append(self.layout.concat(it.table for it in contents))
                 names += (it.file.name for it in contents)
                 if sum(table.num_rows for table in tables) >= MOST_ROWS:
@@ -217,8 +199,8 @@ class TableFolder:
         try:
             old = [file for file in _compacted(files) if file.written <= written_until]
             # Their bytes are compared with their digests: what they replace is nowhere else.
-            compacted, _ = self._look(old, whole=False, checked=True)
-            names, readable = _replaced_by(compacted), set[str]()
+            compacted, _ = self._look(old, small=(), checked=True)
+            names, readable = replaced_by(compacted), set[str]()
             for batch in batches(file for file in files if file.name in names):
                 readable.update(it.file.name for it in self._look(batch)[0])
         except FileNotFoundError:
@@ -240,12 +222,12 @@ class TableFolder:
         return len(names)
 
     def _look(
-        self, files: Collection[File], whole: bool | None = None, checked: bool = False
+        self, files: Collection[File], small: Collection[str] | None = None, checked: bool = False
     ) -> tuple[list[Content], list[Damaged]]:
-        """Returns what is in each of a few files that are readable, and the damaged ones. whole:
-        whether they are read, or only their ends; None where that depends on their size (`_small`).
+        """Returns what is in each of a few files that are readable, and the damaged ones. small:
+        the names of those that are read whole, and not only their ends (None: see `_small`).
         checked: as of `parquet.look`."""
-        small = self._small(files, whole)
+        small = self._small(files) if small is None else small
 
         def one(file: File) -> Content | Damaged:
             how = {"whole": file.name in small, "checked": checked}
@@ -255,11 +237,10 @@ class TableFolder:
         damaged = [it for it in contents if isinstance(it, Damaged)]
         return [it for it in contents if not isinstance(it, Damaged)], damaged
 
-    def _small(self, files: Collection[File], whole: bool | None) -> set[str]:
-        """Returns the names of those of these files that are read whole. Unless `whole` says which,
-        they are the small ones, or all files of endings."""
-        if whole is not None or self.layout is not METRICS:
-            return set() if whole is False else {file.name for file in files}
+    def _small(self, files: Collection[File]) -> set[str]:
+        """Returns the names of the small ones of these files, or of all files of endings."""
+        if self.layout is not METRICS:
+            return {file.name for file in files}
         room, small = ROOM_BYTES, set()
         for file in sorted(files, key=lambda file: file.size):
             room -= file.size
@@ -270,24 +251,16 @@ class TableFolder:
 
 
 def batches(files: Iterable[File]) -> Iterator[list[File]]:
-    """Yields files in parts of at most TOGETHER. A part ends once it has TOGETHER_BYTES."""
-    batch: list[File] = []
-    size = 0
-    for file in files:
-        batch.append(file)
-        size += file.size
-        if len(batch) == TOGETHER or size >= TOGETHER_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+    """Yields files in parts of at most TOGETHER."""
+    rest = iter(files)
+    return iter(lambda: list(islice(rest, TOGETHER)), [])
 
 
 def _compacted(files: Iterable[File]) -> list[File]:
     return [file for file in files if file.name.startswith(f"{COMPACTED}-")]
 
 
-def _replaced_by(contents: Iterable[Content]) -> set[str]:
+def replaced_by(contents: Iterable[Content]) -> set[str]:
     """Returns the names of all files that these replace."""
     return {name for it in contents for name in it.replaces}
 

@@ -20,15 +20,13 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """A trial as trackers know it."""
+    """A trial as trackers know it. name: for people, its task, model, and what differs in the
+    sweep. settings: its axes, seed and costs."""
 
     id: str
-    """of the trial"""
     name: str
-    """for people: task, model, and what differs in the sweep"""
     sweep: str
     settings: Mapping[str, Any]
-    """the trial's axes, seed and costs"""
 
 
 class Tracker(Protocol):
@@ -50,7 +48,6 @@ MOST_WAITING = 10_000
 """Calls that may wait. A tracker that falls further behind loses what comes next."""
 PATIENCE_SECONDS = 60.0
 """How long the end of a sweep waits for a tracker."""
-Call = Callable[[], None]
 
 
 class Forwarder:
@@ -59,7 +56,7 @@ class Forwarder:
 
     def __init__(self, name: str, tracker: Tracker, note: Callable[[str], None]) -> None:
         self.name, self.tracker, self.note = name, tracker, note
-        self.waiting: Queue[Call | None] = Queue(MOST_WAITING)
+        self.waiting: Queue[Callable[[], None] | None] = Queue(MOST_WAITING)
         self.broken = self.behind = False
         self.thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
         self.thread.start()
@@ -80,15 +77,14 @@ class Forwarder:
         if self.thread.is_alive():
             self.note(f"{self.name} has not taken everything after {PATIENCE_SECONDS:g} s: left")
 
-    def _soon(self, call: Call | None) -> None:
-        if self.broken:
-            return
+    def _soon(self, call: Callable[[], None] | None) -> None:
         try:
-            self.waiting.put_nowait(call)
+            if not self.broken:
+                self.waiting.put_nowait(call)
         except Full:
             if not self.behind:
-                self.behind = True
                 self.note(f"{self.name} is too slow: it does not get everything")
+            self.behind = True
 
     def _work(self) -> None:
         while (call := self.waiting.get()) is not None:

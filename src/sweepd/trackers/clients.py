@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -92,11 +91,10 @@ class WeightsAndBiases:
             client.finish()
 
 
-MOST_AT_ONCE = 1000
-"""Metrics that a call may hold."""
-
-
 class MLflow:
+    MOST_AT_ONCE = 1000
+    """Metrics that a call may hold."""
+
     def __init__(self, client: Any, folder: Path) -> None:
         from mlflow.entities import Metric
         from mlflow.tracking import MlflowClient
@@ -110,8 +108,12 @@ class MLflow:
         self.waiting: dict[str, list[Any]] = {}
 
     def begin(self, run: TrackedRun) -> None:
+        if run.sweep not in self.experiments:
+            known = self.client.get_experiment_by_name(run.sweep)
+            id_ = known.experiment_id if known else self.client.create_experiment(run.sweep)
+            self.experiments[run.sweep] = id_
         tags = {"mlflow.runName": run.name, "sweepd.trial": run.id}
-        made = self.client.create_run(self._experiment(run.sweep), tags=tags)
+        made = self.client.create_run(self.experiments[run.sweep], tags=tags)
         self.runs[run.id] = made.info.run_id
         for name, value in run.settings.items():
             self.client.log_param(made.info.run_id, name, value)
@@ -120,7 +122,7 @@ class MLflow:
         now = int(1000 * time.time())
         waiting = self.waiting.setdefault(run.id, [])
         waiting += [self.metric(name, value, now, step) for name, value in values.items()]
-        if len(waiting) >= MOST_AT_ONCE - len(values):
+        if len(waiting) >= self.MOST_AT_ONCE - len(values):
             self._send(run.id)
 
     def end(self, run: TrackedRun, status: str, scores: Values) -> None:
@@ -135,35 +137,19 @@ class MLflow:
         for trial in list(self.runs):
             self._send(trial)
 
-    def _experiment(self, name: str) -> str:
-        if name not in self.experiments:
-            found = self.client.get_experiment_by_name(name)
-            made = found.experiment_id if found else self.client.create_experiment(name)
-            self.experiments[name] = made
-        return self.experiments[name]
-
     def _send(self, trial: str) -> None:
         if metrics := self.waiting.pop(trial, []):
             self.client.log_batch(self.runs[trial], metrics=metrics)
 
 
-@dataclass(frozen=True)
-class TrackerKind:
-    """A tracker that one can choose."""
-
-    package: str
-    """what it needs, as an import"""
-    extra: str
-    """what installs that: `pip install sweepd[…]`"""
-    make: Callable[[Any, Path], Tracker]
-
-
-KINDS = {
-    "tensorboard": TrackerKind("tensorboardX", "tensorboard", TensorBoard),
-    "wandb": TrackerKind("wandb", "wandb", WeightsAndBiases),
-    "trackio": TrackerKind("trackio", "trackio", WeightsAndBiases),
-    "mlflow": TrackerKind("mlflow", "mlflow", MLflow),
+KINDS: dict[str, tuple[str, Callable[[Any, Path], Tracker]]] = {
+    "tensorboard": ("tensorboardX", TensorBoard),
+    "wandb": ("wandb", WeightsAndBiases),
+    "trackio": ("trackio", WeightsAndBiases),
+    "mlflow": ("mlflow", MLflow),
 }
+"""The trackers that one can choose: the package that each needs, which `pip install sweepd[NAME]`
+installs, and its client."""
 
 
 def connect(name: str, folder: Path) -> Tracker:
@@ -174,11 +160,11 @@ def connect(name: str, folder: Path) -> Tracker:
     """
     if name not in KINDS:
         raise UserError(f"{name!r}: a tracker is one of {', '.join(KINDS)}")
-    kind = KINDS[name]
+    package, make = KINDS[name]
     try:
-        client = import_module(kind.package)
+        client = import_module(package)
     except ImportError as error:
         raise UserError(
-            f"{name} needs the package {kind.package}: pip install 'sweepd[{kind.extra}]' ({error})"
+            f"{name} needs the package {package}: pip install 'sweepd[{name}]' ({error})"
         ) from None
-    return kind.make(client, folder)
+    return make(client, folder)

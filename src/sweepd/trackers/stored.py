@@ -22,20 +22,30 @@ def hand_over(views: Views, tracker: Tracker) -> tuple[int, tuple[Damaged, ...]]
     """Tells a tracker of all trials that ended, with their learning curves. Returns how many trials
     these are, and the files of metrics that were skipped."""
     damaged = views.prepare("metrics")
-    varying = _varying(views)
-    told_of = ["id", "sweep", "task", "model", *views.axes, *COSTS, *FINAL, *views.own]
-    names = list(dict.fromkeys(told_of))
+    own, varying = tuple(views.own), []
+    if views.trial_axes:  # those with several values name the trials
+        counts = ", ".join(f"count(DISTINCT {quoted(name)})" for name in views.trial_axes)
+        [values] = views.fetch(f"SELECT {counts} FROM trials")
+        varying = [name for name, count in zip(views.trial_axes, values, strict=True) if count > 1]
+    names = dict.fromkeys(["id", "sweep", "task", "model", *views.trial_axes, *COSTS, *FINAL, *own])
     ended = {row["id"]: row for row in _rows(views, "trials", [*names, "status"], "id")}
-    curves = _rows(views, "metrics", ["id", "step", *LOGGED, *views.own], "id, step")
-    told: set[str] = set()
-    for id_, curve in groupby(curves, key=itemgetter("id")):
-        if id_ in ended:
-            told.add(id_)
-            _tell(tracker, ended[id_], run_of(ended[id_], varying, views.axes), curve, views.own)
-    for id_ in ended.keys() - told:
-        _tell(tracker, ended[id_], run_of(ended[id_], varying, views.axes), (), views.own)
+    count = len(ended)
+
+    def curves() -> Iterator[tuple[str, Iterable[Row]]]:
+        steps = _rows(views, "metrics", ["id", "step", *LOGGED, *own], "id, step")
+        yield from groupby(steps, key=itemgetter("id"))
+        yield from [(id_, ()) for id_ in ended]  # what is left has no learning curve
+
+    for id_, curve in curves():
+        if row := ended.pop(id_, None):
+            run = run_of(row, varying, views.trial_axes)
+            tracker.begin(run)
+            for step in curve:
+                if scores := numbers(step, (*LOGGED, *own)):
+                    tracker.log(run, step["step"], scores)
+            tracker.end(run, row["status"], numbers(row, (*FINAL, *own)))
     tracker.close()
-    return len(ended), damaged
+    return count, damaged
 
 
 def run_of(row: Row, varying: Sequence[str], axes: Sequence[str]) -> TrackedRun:
@@ -49,32 +59,8 @@ def run_of(row: Row, varying: Sequence[str], axes: Sequence[str]) -> TrackedRun:
 
 def numbers(row: Row, names: Iterable[str]) -> dict[str, float]:
     """Returns those of the named values that are finite numbers."""
-    found = {name: row.get(name) for name in names}
-    return {
-        name: float(value)
-        for name, value in found.items()
-        if isinstance(value, int | float) and math.isfinite(value)
-    }
-
-
-def _tell(
-    tracker: Tracker, ended: Row, run: TrackedRun, curve: Iterable[Row], own: Iterable[str]
-) -> None:
-    """Tells a tracker of one trial that ended. own: the metrics of users' own tasks and loops."""
-    tracker.begin(run)
-    for row in curve:
-        if values := numbers(row, (*LOGGED, *own)):
-            tracker.log(run, row["step"], values)
-    tracker.end(run, ended["status"], numbers(ended, (*FINAL, *own)))
-
-
-def _varying(views: Views) -> list[str]:
-    """Returns the axes of which the trials have several values."""
-    if not views.axes:
-        return []
-    counts = ", ".join(f"count(DISTINCT {quoted(name)})" for name in views.axes)
-    [found] = views.fetch(f"SELECT {counts} FROM trials")
-    return [name for name, count in zip(views.axes, found, strict=True) if count > 1]
+    values = ((name, row.get(name)) for name in names)
+    return {n: float(v) for n, v in values if isinstance(v, int | float) and math.isfinite(v)}
 
 
 def _rows(views: Views, view: str, names: Sequence[str], order: str) -> Iterator[Row]:

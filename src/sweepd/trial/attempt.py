@@ -170,7 +170,7 @@ class Attempt:
     def _saving_elsewhere(self) -> Iterator[None]:
         """Guards the block against a store that can't be written. An EnvironmentFailure in it saves
         on this machine what the attempt holds in memory, and is raised with a note of where that is
-        now. The next launch on this machine takes it to the store (`sweepd.store.spill`). The
+        now. The next launch on this machine takes it to the store (`Store.take_in_spill`). The
         attempt is then over, so every later use raises the failure again."""
         if self.failure:
             raise self.failure

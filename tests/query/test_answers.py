@@ -189,7 +189,10 @@ def test_codes_side_by_side() -> None:
 def test_unfinished_cells_and_cells_without_a_finite_value_are_counted() -> None:
     store = grid({(8, 8): None, (8, 16): ("stopped", 0.2), (8, 32): 0.95})
     notes = question(store, "min d where acc > 0.9").notes
-    assert notes == ["unfinished: 2 of 3 cells, 1 of them with seeds that stopped early"]
+    early = "unfinished: 1 of 3 cells, 1 of them with seeds that stopped early"
+    assert notes == [early]
+    notes = question(store, "fit d ~ n where acc > 0.9").notes
+    assert notes[:2] == [early, "untried: 1 of 3 cells"]
     answer = question(grid({(8, 16): 0.95}), "min sqrt(-d) where acc > 0.9")
     assert answer.rows == []
     assert answer.notes == ["left out: 1 cells for which an expression has no value yet"]

@@ -22,7 +22,7 @@ from sweepd.query.nuisance import tuned, within_budgets
 from sweepd.query.parser import Question, parse
 from sweepd.query.selection import CodeChoice, Source
 from sweepd.query.verbs import rows_of, with_cost_of_halving
-from sweepd.statuses import DONE
+from sweepd.statuses import DONE, STATUSES
 
 MOST_VALUES = 12
 """How many values of a column a note lists, where a question asks for one that no cell has."""
@@ -176,10 +176,15 @@ def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:
 
 def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterator[str]:
     """Yields notes on what the rows leave out or do not decide."""
-    if unfinished := [cell for cell in cells if cell.outcome is None]:
-        stopped = [any(p.row["stopped"] or p.row["solved"] for p in c.points) for c in unfinished]
+    open_cells = [cell for cell in cells if cell.outcome is None]
+    tried = [c for c in open_cells if any(p.row[one] for p in c.points for one in STATUSES)]
+    if tried:
+        stopped = [any(p.row["stopped"] or p.row["solved"] for p in c.points) for c in tried]
         early = f", {sum(stopped)} of them with seeds that stopped early" if any(stopped) else ""
-        yield f"unfinished: {len(unfinished)} of {len(cells)} cells{early}"
+        yield f"unfinished: {len(tried)} of {len(cells)} cells{early}"
+    untried = len(open_cells) - len(tried)
+    if untried and question.verb != "min":  # whose summary says how many cells were tried
+        yield f"untried: {untried} of {len(cells)} cells"
     for score in sorted(condition.scores):
         if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
             yield f"not measured: {silent} cells have completed trials without {score}"

@@ -129,8 +129,8 @@ def test_min_is_the_slow_twin_s(data: st.DataObject, pool: str, count: int) -> N
         key: True if True in said.values() else None if None in said.values() else False
         for key, said in single.items()
     }
-    tried = {key for key, cell in cells.items() if any(map(any, cell.values()))}
-    unfinished = [together[key] for key in tried].count(None)
+    begun = [key for key, cell in cells.items() if any(map(any, cell.values()))]
+    unfinished = [together[key] for key in begun].count(None)
     said = f"unfinished: {unfinished} of {len(cells)} cells"
     assert any(note.startswith(said) for note in answer.notes) == bool(unfinished)
     sizes = {(row["model"], row["size"]) for row in answer.rows}

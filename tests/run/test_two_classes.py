@@ -4,6 +4,7 @@ its own row and its own past. Taking over the trials of earlier code never mixes
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from sweepd.grid.trials import Trial
 from sweepd.query.answers import ask
 from sweepd.query.selection import codes
 from sweepd.run import driver
-from sweepd.run.own_code import refuse_namesakes
+from sweepd.run.own_code import refuse_namesakes, refuse_twins
 from sweepd.search.ledger import standing
 from sweepd.store.store import Store
 from sweepd.trial.attempt import ledger_columns
@@ -143,3 +144,27 @@ def test_another_class_of_one_name_is_refused(store: Store, tmp_path: Path) -> N
     refuse_namesakes(planned(other, "t", "v1.py:Net, as: two").grid, sweeps)
     (tmp_path / "v1.py").unlink()
     refuse_namesakes(there, sweeps)  # it has moved
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "refused"),
+    [
+        ("1", "'1'", True),
+        ("1", "1.0", True),
+        ("[a, 1]", "1.0", True),
+        ("'true'", "[true, 5]", True),
+        ("1", "1", False),
+        ("1", "[true, x, 1, null]", False),
+    ],
+)
+def test_a_value_of_another_type_that_is_one_in_results(
+    store: Store, tmp_path: Path, theirs: str, ours: str, refused: bool
+) -> None:
+    mixed = NET.replace("level: int", "level: int | float | bool | str | None")
+    (tmp_path / "mixed.py").write_text(mixed)
+    launched(store, planned(tmp_path, "s", f"'mixed.py:Net', level: {theirs}"))
+    again = planned(tmp_path, "t", f"'mixed.py:Net', level: {ours}")
+    ended = store.read_trials().table
+    says = pytest.raises(UserError, match=r"grid.yaml:4: sweep s has a trial .* type of level")
+    with says if refused else nullcontext():
+        refuse_twins(again, ended)

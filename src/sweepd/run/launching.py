@@ -17,7 +17,12 @@ from sweepd.grid.placement import Resources
 from sweepd.grid.plan import Plan
 from sweepd.grid.spec import Grid, parse_grid
 from sweepd.grid.user_classes import changed_defaults
-from sweepd.run.own_code import folder_of, refuse_namesakes, refuse_other_spellings
+from sweepd.run.own_code import (
+    folder_of,
+    refuse_namesakes,
+    refuse_other_spellings,
+    refuse_twins,
+)
 from sweepd.search.base import Search
 from sweepd.search.estimate import Bill, bills
 from sweepd.search.ledger import Standing, changed_files, outcomes, standing
@@ -186,7 +191,7 @@ def planned(
     """Returns a grid's plan, with what the store has of it counted as done. Changes nothing.
 
     store: None where there is none yet. Raises GridError for what only the tasks and models
-    themselves can refuse, and UserError where `refuse_namesakes` and `refuse_other_spellings` do.
+    themselves can refuse, and UserError for what results could not tell apart.
     """
     plan = planning.plan(grid)
     ended, damaged = TRIALS.concat([]), []
@@ -197,6 +202,7 @@ def planned(
         ended, damaged = read.table, [*read.damaged, *unreadable]
     refuse_namesakes(grid, sweeps)
     refuse_other_spellings(grid, ended.column_names)
+    refuse_twins(plan, ended)
     past = sweeps.get(grid.name)
 
     def accepts(code: str, present: str) -> bool:

@@ -6,11 +6,16 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.fingerprint import (
@@ -28,6 +33,7 @@ from sweepd.grid.plan import Plan
 from sweepd.grid.registry import hold, is_own
 from sweepd.grid.spec import Grid
 from sweepd.grid.user_classes import KINDS, own_blocks, own_files
+from sweepd.limits import text_in_column
 from sweepd.provenance import ORIGIN
 from sweepd.store.store import Store, SweepInfo
 
@@ -35,6 +41,8 @@ MOST_BYTES = 2**20
 """The largest size of a file of code, in bytes. A larger file holds data, not code."""
 
 Sources = dict[str, dict[str, dict[str, str]]]
+LIKE_ANOTHER = re.compile(r"true|false|[-+.\d].*", re.DOTALL)
+"""A pattern of texts that a number or a bool may also have in a column of several types."""
 
 
 def keep_sources(plan: Plan, store: Store) -> Sources:
@@ -215,6 +223,46 @@ def refuse_other_spellings(grid: Grid, columns: Collection[str]) -> None:
                     f"{grid.document.place(block.keys)}: {block.name} has a field {name}, and "
                     f"these results have a column {other}, which SQL takes for the same; rename "
                     "the field, or use another results folder"
+                )
+
+
+def refuse_twins(plan: Plan, ended: pa.Table) -> None:
+    """Raises UserError where a trial that has ended differs from a planned one in the type of a
+    value alone, such as '1' and 1. A column of several types holds texts, so that the two would be
+    counted as seeds of one cell."""
+    for kind, block in own_blocks(plan.grid):
+        mixed = [
+            field
+            for field, values in block.axes.items()
+            if (name := column(kind, field)) in ended.column_names
+            for value in values
+            if value is not None
+            and (
+                pa.scalar(value).type != ended.schema.field(name).type
+                or (isinstance(value, str) and LIKE_ANOTHER.fullmatch(value))
+            )
+        ]
+        trials = [t for t in plan.trials if mixed and block.name in (t.task_name, t.model_name)]
+        axes = {name for trial in trials for name in trial.axes}
+        names = sorted({"task", "model", "seed", "code", *axes}.intersection(ended.column_names))
+        of_block = pc.field("task" if kind == "task" else "model") == block.name
+        rows = ended.filter(of_block).select([*names, "id", "sweep"]).to_pylist() if trials else []
+
+        def texts(row: Mapping[str, Any], names: Iterable[str] = names) -> tuple[str | None, ...]:
+            given = map(row.get, names)
+            return tuple(None if value is None else text_in_column(value) for value in given)
+
+        theirs: dict[tuple[str | None, ...], dict[str, str]] = {}
+        for row in rows:
+            theirs.setdefault(texts(row), {})[row["id"]] = row["sweep"]
+        for trial in trials:
+            found = theirs.get(texts(trial.row()), {trial.id: ""})
+            if trial.id not in found:
+                raise UserError(
+                    f"{plan.grid.document.place(block.keys)}: sweep {next(iter(found.values()))} "
+                    f"has a trial that differs from one of these in the type of {mixed[0]} alone "
+                    "(a number, a text, or true or false), and results cannot tell the two apart; "
+                    "write the value as there, or use another results folder"
                 )
 
 

@@ -155,13 +155,8 @@ def workers_that_did_not_start() -> tuple[int, str]:
 
     Without the private parts, returns 0. A launch then waits for ever, and says so on its line.
     """
-    from ray._private import worker
-
-    node: Any = getattr(worker, "_global_node", None)
-    with suppress(AttributeError, OSError):
-        said = Path(node.get_logs_dir_path(), "raylet.err").read_text(errors="replace")
-        return said.count(_NOT_STARTED), said.strip()[-_MOST_SAID:]
-    return 0, ""
+    said = _log("raylet.err")
+    return said.count(_NOT_STARTED), said.strip()[-_MOST_SAID:]
 
 
 _NOT_STARTED = "have not registered within the timeout"
@@ -188,13 +183,18 @@ def last_words(account: str) -> str:
 
     There is no public way to read it. Without the private part, nothing says why a worker died.
     """
+    pid = re.search(r"^\s*pid: (\d+)$", account, re.MULTILINE)
+    return _log(f"worker-*-{pid[1]}.err") if pid else ""
+
+
+def _log(pattern: str) -> str:
+    """Returns the end of a file in which Ray logs on this machine, or "" where there is none."""
     from ray._private import worker
 
     node: Any = getattr(worker, "_global_node", None)
-    pid = re.search(r"^\s*pid: (\d+)$", account, re.MULTILINE)
     with suppress(AttributeError, OSError, ValueError):
-        [file] = Path(node.get_logs_dir_path()).glob(f"worker-*-{pid and pid[1]}.err")
-        return file.read_text(errors="replace")
+        [file] = Path(node.get_logs_dir_path()).glob(pattern)
+        return file.read_bytes()[-100_000:].decode(errors="replace")
     return ""
 
 
@@ -308,22 +308,15 @@ def autoscaler_news() -> list[str]:
     `ray status` and the State API name the nodes that failed, and leave out why. Without the
     private part, returns an empty list.
     """
-    from ray._private import worker
-
-    folder = getattr(getattr(worker, "_global_node", None), "get_logs_dir_path", lambda: "")()
-    told: dict[str, list[str]] = {"monitor.log": [], "monitor.out": []}
-    for name in told:
-        with suppress(OSError):
-            end = Path(folder, name).read_bytes()[-100_000:].decode(errors="replace")
-            told[name] = _COLOUR.sub("", end).splitlines()
-    failures = [found[0] for line in told["monitor.log"] if (found := _NO_NODE.search(line))]
-    last = list(dict.fromkeys(reversed(failures)))[:3]  # each once
-    running = [line for line in told["monitor.out"] if line.strip()]
+    log, out = (
+        re.sub(r"\x1b\[[0-9;]*m", "", _log(name)) for name in ("monitor.log", "monitor.out")
+    )
+    last = list(dict.fromkeys(reversed(_NO_NODE.findall(log))))[:3]  # each once
+    running = [line for line in out.splitlines() if line.strip()]
     return [*reversed(last), *(line[-200:].strip() for line in running[-3:])]
 
 
 _NO_NODE = re.compile(r"Failed to launch .*|failed to install ray.*|Ray installation failed.*")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def nodes_and_types() -> list[tuple[str, Mapping[str, float]]]:

@@ -28,7 +28,6 @@ from sweepd.listing import in_lines
 if TYPE_CHECKING:
     from sweepd.grid.registry import Entry
     from sweepd.query.readable import StyledLine
-    from sweepd.store.storage import Damaged
 
 PROSE = 100
 """The length of lines of text off a terminal, in characters."""
@@ -208,39 +207,31 @@ def doctor(
     free = shutil.disk_usage(tempfile.gettempdir()).free
     check("scratch", free > 2**30, f"{free / 2**30:.1f} GiB free in {tempfile.gettempdir()}")
 
-    # The results. For damaged files there is a check for each of them, and what to do about them.
-    store = None
-    damaged: dict[str, tuple[str, Sequence[Damaged]]] = {}
+    # The results. There is a check for each damaged file, and what to do about it.
+    merge = command("merge", "COPY", results=address)
+    remedy = f"put such files back from a copy, or bring what they held: `{merge}`"
+    anew = (
+        "with no copy, launch the grid again, which plans the sweep anew and runs the trials whose "
+        "endings are lost"
+    )
     try:
         if Store.find(address) is None:
             check("results", True, f"{address} will be made by the first launch")
         else:
             store = Store.create(address)
-            found_damaged = (
-                *store.read_trials().damaged,
-                *store.read_plans().damaged,
-                *store.readable_sweeps()[1],
-            )
-            count = f"{len(store.sweeps())} sweeps, {len(found_damaged)}"
-            damaged["results"] = f"{count} damaged files in {store.address}", found_damaged
+            files = [*store.read_trials().damaged, *store.read_plans().damaged]
+            files += store.readable_sweeps()[1]
+            count = f"{len(store.sweeps())} sweeps, {len(files)}"
+            check("results", not files, f"{count} damaged files in {store.address}")
+            for told in [*files, f"{remedy}; {anew}"] if files else []:
+                check("results", False, str(told))
+            files = [*store.metrics.whole()[1]] if deep else []
+            if deep:
+                check("metrics", not files, f"{len(files)} damaged files of metrics")
+            for told in [*files, remedy] if files else []:
+                check("metrics", False, str(told))
     except SweepdError as error:
         check("results", False, str(error))
-    if deep and store:
-        _, of_metrics = store.metrics.whole()
-        damaged["metrics"] = f"{len(of_metrics)} damaged files of metrics", of_metrics
-    for name, (detail, files) in damaged.items():
-        check(name, not files, detail)
-        for file in files:
-            check(name, False, str(file))
-        if files:
-            merge = command("merge", "COPY", results=address)
-            detail = f"put such files back from a copy, or bring what they held: `{merge}`"
-            if name == "results":
-                detail += (
-                    "; with no copy, launch the grid again, which plans the sweep anew and runs "
-                    "the trials whose endings are lost"
-                )
-            check(name, False, detail)
 
     # What a launch on the cluster needs, and whether the results can be written from here.
     if site and not isinstance(site, Local):

@@ -174,10 +174,7 @@ def _laws(rows: Sequence[Row], laws: Sequence[Row], along: str) -> Iterator[dict
             continue
         xs = [row[along] for row in own]
         middle = sqrt(min(xs) * max(xs))
-        known = [
-            (x / middle, row["fail"] or 0, inf if row["value"] is None else row["value"])
-            for x, row in zip(xs, own, strict=True)
-        ]
+        known = [(row[along] / middle, row["fail"] or 0, row["value"] or inf) for row in own]
         # The law that is drawn stays within what is known of each size: of all such laws in the
         # interval, the one that is nearest to the fit.
         fitted = law["factor"] * middle ** law["exponent"]

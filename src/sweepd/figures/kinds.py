@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import NamedTuple
 
 from sweepd.errors import UserError
 from sweepd.figures.answers import exponents, frontier, least
@@ -64,12 +65,11 @@ class Questions:
 
     @cached_property
     def trials(self) -> Mapping[int, Sequence[Row]]:
-        """The trials of each cell that ended."""
         return trials_of(self.views)
 
     @cached_property
     def curves(self) -> Mapping[str, Curve]:
-        """The learning curves of the trials of all cells behind the least values."""
+        """Those of the trials of all cells behind the least values."""
         cells = {row["cell"] for row in self.least.answer.cells}
         ids = [trial["id"] for cell in cells for trial in self.trials.get(cell, ())]
         self.damaged.extend(self.views.prepare("metrics"))
@@ -106,12 +106,10 @@ class Questions:
         return Asked(result, expression, self.views.selection.size_fields)
 
 
-@dataclass(frozen=True)
-class FigureKind:
-    """One kind of figure."""
+class FigureKind(NamedTuple):
+    """What a kind of figure shows, in a sentence, and how it is drawn."""
 
     shows: str
-    """What a figure of this kind shows, in a sentence."""
     draw: Callable[[Questions], Draw]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import json
 import os
 import signal
 import sys
@@ -35,6 +36,12 @@ class Answer:
     out: str
     err: str
     deeds: list[str] | None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What --json printed."""
+        rows: list[dict[str, Any]] = json.loads(self.out)
+        return rows
 
     def written_outside(self, folder: Path) -> list[str]:
         """What was done elsewhere than in a folder and in the user's cache."""
@@ -71,8 +78,11 @@ def _begin_to_watch() -> None:
     sys.addaudithook(_watch)
 
 
-def sweepd(*arguments: str, patience: float = PATIENCE, watched: bool = False) -> Answer:
-    """Run a command. Whatever it raises but SystemExit is raised here: the user would see it."""
+def sweepd(
+    *arguments: str, exits: int | None = None, patience: float = PATIENCE, watched: bool = False
+) -> Answer:
+    """Run a command, which is to end with the exit code `exits` if that is given. Whatever it
+    raises but SystemExit is raised here: the user would see it."""
     global _deeds
     if watched:
         _begin_to_watch()
@@ -92,6 +102,7 @@ def sweepd(*arguments: str, patience: float = PATIENCE, watched: bool = False) -
         _deeds = None
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.argv = before
+    assert exits in (None, code), err.getvalue()
     return Answer(code, out.getvalue(), err.getvalue(), deeds)
 
 

@@ -4,7 +4,6 @@ sweep."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tarfile
@@ -33,9 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def printed(folder: Path, *words: str) -> list[dict[str, object]]:
-    answer = command(*words, "--code", "all", "--results", str(folder), "--json")
-    rows: list[dict[str, object]] = json.loads(answer.out)
-    return rows
+    return command(*words, "--code", "all", "--results", str(folder), "--json", exits=0).rows
 
 
 def test_questions_are_those_of_the_command_line(folder: Path) -> None:

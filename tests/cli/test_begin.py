@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import inprocess
 import pytest
 from fake_store import FakeStore, as_present, planned
+from inprocess import sweepd
 from typer.core import TyperGroup
 from typer.main import get_group
 
@@ -20,12 +21,8 @@ from sweepd import __version__
 from sweepd.cli import SECTIONS, application, completion
 from sweepd.store.store import Store
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SWEEPD_RESULTS", raising=False)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
+run = partial(sweepd, exits=0)
 
 
 @pytest.fixture
@@ -38,15 +35,9 @@ def store(folder: Path) -> None:
     fake.save("sweepd-results")
 
 
-def run(*words: str, exits: int = 0) -> inprocess.Answer:
-    answer = inprocess.sweepd(*words)
-    assert answer.code == exits, answer.err
-    return answer
-
-
 @pytest.mark.parametrize("kind", ["tasks", "models"])
 def test_what_there_is_stands_by_family(kind: str) -> None:
-    rows = json.loads(run(kind, "--json").out)
+    rows = run(kind, "--json").rows
     lines = run(kind).out.splitlines()
     assert max(map(len, lines)) <= 100
     titles = [line for line in lines if line and not line.startswith(" ")]
@@ -104,7 +95,7 @@ def test_a_command_that_does_not_exist_is_answered_with_one_that_does() -> None:
 @pytest.mark.usefixtures("store")
 def test_query_without_a_question_lists_what_can_be_asked() -> None:
     answer = run("query", "--json")
-    rows = {row["column"]: row["values"] for row in json.loads(answer.out)}
+    rows = {row["column"]: row["values"] for row in answer.rows}
     assert (rows["d"], rows["lr"], rows["acc"]) == ("8, 16", "0.01, 0.02", "0.95 … 0.95")
     assert "heads" not in rows, "it has one value"
     examples = [line.split('"')[1] for line in answer.err.splitlines()]
@@ -115,7 +106,7 @@ def test_query_without_a_question_lists_what_can_be_asked() -> None:
 
 def test_a_store_with_nothing_in_it_has_nothing_to_ask(folder: Path) -> None:
     Store.create("sweepd-results")
-    assert json.loads(run("query", "--json").out) == []
+    assert run("query", "--json").rows == []
 
 
 @pytest.mark.usefixtures("store")

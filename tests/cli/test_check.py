@@ -4,9 +4,7 @@ inspects it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from inprocess import sweepd
@@ -20,26 +18,17 @@ goal: acc > 0.4
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "task.py").write_text(TASK)
-    (tmp_path / "model.py").write_text(MODEL)
-    (tmp_path / "grid.yaml").write_text(GRID)
-    return tmp_path
+@pytest.fixture(autouse=True)
+def written(folder: Path) -> None:
+    (folder / "task.py").write_text(TASK)
+    (folder / "model.py").write_text(MODEL)
+    (folder / "grid.yaml").write_text(GRID)
 
 
-def findings(*arguments: str, exits: int) -> list[dict[str, Any]]:
-    answer = sweepd("check", *arguments, "--json")
-    assert answer.code == exits, answer.err
-    found: list[dict[str, Any]] = json.loads(answer.out)
-    return found
-
-
-def test_a_grid_is_checked_as_a_whole(folder: Path) -> None:
+def test_a_grid_is_checked_as_a_whole() -> None:
     """`check` looks at all classes of the grid, at their smallest and largest size, and in trials.
     It also says whether the goal means anything."""
-    found = findings("grid.yaml", exits=2)
+    found = sweepd("check", "grid.yaml", "--json", exits=2).rows
     seen = {(finding["subject"], finding["setting"]) for finding in found}
     assert {("task.py:Mine", "size 4"), ("task.py:Mine", "size 8")} < seen
     assert {("mine", "task.py:Mine size 8, d 8"), ("standard", "task.py:Mine size 4, d 8")} < seen
@@ -62,8 +51,8 @@ def test_people_see_a_line_for_each_check(folder: Path) -> None:
         .replace("standard", "other")
     )
     (folder / "grid.yaml").write_text(text)
-    answer = sweepd("check", "grid.yaml")
-    assert answer.code == 2 and answer.err.startswith("2 of ")
+    answer = sweepd("check", "grid.yaml", exits=2)
+    assert answer.err.startswith("2 of ")
     lines = answer.out.splitlines()
     assert "task.py:Mine, size 4" in lines
     wrong = [at for at, line in enumerate(lines) if line.startswith("  ✗ ")]
@@ -77,7 +66,7 @@ def test_people_see_a_line_for_each_check(folder: Path) -> None:
 def test_code_that_takes_its_process_along(folder: Path) -> None:
     text = MODEL.replace("return self.head(x)", "import os\n        os.abort()")
     (folder / "model.py").write_text(text)
-    *right, wrong = findings("model.py:Mine", exits=2)
+    *right, wrong = sweepd("check", "model.py:Mine", "--json", exits=2).rows
     assert [finding["check"] for finding in right] == ["weights"]
     assert wrong["check"] == "outputs" and wrong["raised"]
     assert wrong["detail"] == "its process died (-6)"
@@ -113,6 +102,5 @@ def test_a_name_that_is_taken_is_refused_as_plan_refuses_it(folder: Path) -> Non
         (["none.yaml"], "none.yaml"),
     ],
 )
-def test_what_cannot_be_checked(folder: Path, arguments: list[str], told: str) -> None:
-    answer = sweepd("check", *arguments)
-    assert answer.code == 2 and told in answer.err
+def test_what_cannot_be_checked(arguments: list[str], told: str) -> None:
+    assert told in sweepd("check", *arguments, exits=2).err

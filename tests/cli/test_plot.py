@@ -23,9 +23,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def sweepd(folder: Path, *arguments: str, watched: bool = False) -> inprocess.Answer:
+def sweepd(
+    folder: Path, *arguments: str, exits: int = 0, watched: bool = False
+) -> inprocess.Answer:
     with contextlib.chdir(folder):
-        return inprocess.sweepd(*arguments, watched=watched)
+        return inprocess.sweepd(*arguments, exits=exits, watched=watched)
 
 
 def test_plot_writes_the_form_that_the_name_asks_for(folder: Path) -> None:
@@ -34,7 +36,7 @@ def test_plot_writes_the_form_that_the_name_asks_for(folder: Path) -> None:
         (folder / f"figure.{form}").write_text("an older figure")
         asked = ("plot", "min", "s", "--out", f"figure.{form}", "--width", "one", *ALL)
         done = sweepd(folder, *asked, watched=form != "html")  # whose scripts are made apart
-        assert done.code == 0 and f"min drawn in figure.{form}" in done.err, done.err
+        assert f"min drawn in figure.{form}" in done.err, done.err
         assert (folder / f"figure.{form}").read_bytes().startswith(start)
         assert form == "html" or not done.written_outside(folder)
     assert not list(folder.glob(".figure*"))
@@ -43,11 +45,11 @@ def test_plot_writes_the_form_that_the_name_asks_for(folder: Path) -> None:
 def test_plot_asks_what_its_options_say(folder: Path) -> None:
     where = "task = 'lis' and model <> 'sparse' and acc > 0.5"
     options = ("--where", where, "--of", "params", "--along", "size", "--seeds", "any")
-    done = sweepd(folder, "plot", "min", "--out", "figure.svg", *options, *ALL)
+    sweepd(folder, "plot", "min", "--out", "figure.svg", *options, *ALL)
     svg = (folder / "figure.svg").read_text()
-    assert done.code == 0 and "least parameters" in svg and "sparse" not in svg
-    done = sweepd(folder, "plot", "frontier", "--out", "figure.svg", "--cost", "params", *ALL)
-    assert done.code == 0 and ">parameters<" in (folder / "figure.svg").read_text()
+    assert "least parameters" in svg and "sparse" not in svg
+    sweepd(folder, "plot", "frontier", "--out", "figure.svg", "--cost", "params", *ALL)
+    assert ">parameters<" in (folder / "figure.svg").read_text()
 
 
 @pytest.mark.parametrize(
@@ -66,14 +68,13 @@ def test_plot_asks_what_its_options_say(folder: Path) -> None:
 def test_what_cannot_be_drawn_writes_no_file(
     folder: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
-    done = sweepd(folder, *arguments, *ALL)
-    assert done.code == code and said in done.err, done.err
+    assert said in sweepd(folder, *arguments, *ALL, exits=code).err
     assert not list(folder.glob("f.*"))
 
 
 def test_what_explains_an_empty_figure_is_said_too(folder: Path) -> None:
-    done = sweepd(folder, "plot", "curves", "--out", "f.svg", "--results", "results")
-    assert done.code == 1 and "nothing to draw" in done.err
+    done = sweepd(folder, "plot", "curves", "--out", "f.svg", "--results", "results", exits=1)
+    assert "nothing to draw" in done.err
     assert "trials that another code made (--code all)" in done.err
 
 
@@ -89,5 +90,5 @@ def test_a_report_is_written_until_nothing_runs(
     monkeypatch.setattr(Store, "driven_elsewhere", driven)
     monkeypatch.setattr(plot, "WATCH_SECONDS", 0.0)
     done = sweepd(folder, "report", "s", "--out", "report.html", "--watch", *ALL)
-    assert done.code == 0 and done.err.count("report written to report.html") == 3
+    assert done.err.count("report written to report.html") == 3
     assert "<h1>Sweep s</h1>" in (folder / "report.html").read_text() and not running

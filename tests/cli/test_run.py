@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -50,10 +49,9 @@ def filled(folder: Path, *sets: str) -> None:
 
 
 def test_who_wants_to_know_more_of_a_cell_that_fresh_seeds_refuse_is_told_how(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    filled(tmp_path)
+    filled(folder)
     told = sweepd("launch", "grid.yaml").err
     assert "nothing to do" in told
     assert (
@@ -61,21 +59,18 @@ def test_who_wants_to_know_more_of_a_cell_that_fresh_seeds_refuse_is_told_how(
         in told
     )
     assert "`--set settle.give_up=false` trains on, up to 16000 steps" in told
-    [row] = json.loads(sweepd("query", "min d", "--json").out)
+    [row] = sweepd("query", "min d", "--json").rows
     assert (row["value"], row["holds_to"], row["fail_steps"]) == (8, None, 8000)
 
-    filled(tmp_path, "settle.give_up=false")
+    filled(folder, "settle.give_up=false")
     told = sweepd("launch", "grid.yaml", "--set", "settle.give_up=false").err
     assert "nothing to do" in told and "give_up" not in told
-    [row] = json.loads(sweepd("query", "min d", "--json").out)
+    [row] = sweepd("query", "min d", "--json").rows
     assert (row["value"], row["holds_to"], row["fail_steps"]) == (8, None, 16000)
 
 
-def test_who_wants_to_pay_for_a_dear_trial_is_told_how(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    filled(tmp_path, "settle.share=0.01")
+def test_who_wants_to_pay_for_a_dear_trial_is_told_how(folder: Path) -> None:
+    filled(folder, "settle.share=0.01")
     told = sweepd("launch", "grid.yaml", "--set", "settle.share=0.01").err
     assert "nothing to do" in told
     assert "1 cell waits: the next trial costs more than `settle.share` allows; " in told
@@ -84,11 +79,7 @@ def test_who_wants_to_pay_for_a_dear_trial_is_told_how(
 
 
 @pytest.mark.parametrize("command", ["plan grid.yaml", "launch grid.yaml", "doctor", "status"])
-def test_an_empty_results_option_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_an_empty_results_option_is_refused(folder: Path, command: str) -> None:
     """A variable without a value may have left it. The default would be another store."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "grid.yaml").write_text(GRID)
-    answer = sweepd(*command.split(), "--results=")
-    assert answer.code == 2 and "--results is empty" in answer.err
+    (folder / "grid.yaml").write_text(GRID)
+    assert "--results is empty" in sweepd(*command.split(), "--results=", exits=2).err

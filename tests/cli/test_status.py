@@ -3,18 +3,18 @@ it shows each trial."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import looped
+import pytest
 from fake_store import FakeStore, planned
 from inprocess import sweepd
 
 from sweepd.statuses import STATUSES
 
 
-def filled(address: str) -> None:
+@pytest.fixture
+def filled(folder: Path) -> None:
     """Two sweeps: of one, a trial failed and was then done; the other keeps seeds for close calls,
     of which one has ended, and an older code ran one of its trials too."""
     fake = FakeStore()
@@ -28,35 +28,27 @@ def filled(address: str) -> None:
     fake.end(planned(d=64, seed=1, code="old"), "completed", 0.8, sweep="second")
     fake.add_sweep("first", first)
     fake.add_sweep("second", second, extra_seeds=(1, 2, 3))
-    fake.save(address)
+    fake.save("sweepd-results")
 
 
-def rows(*command: str) -> list[dict[str, Any]]:
-    answer = sweepd(*command, "--json")
-    assert answer.code == 0, answer.err
-    parsed: list[dict[str, Any]] = json.loads(answer.out)
-    return parsed
-
-
-def test_sweeps_are_counted_as_the_view_counts_them(tmp_path: Path) -> None:
-    results = ("--results", str(tmp_path))
-    filled(str(tmp_path))
-    status = rows("status", *results)
+@pytest.mark.usefixtures("filled")
+def test_sweeps_are_counted_as_the_view_counts_them() -> None:
+    status = sweepd("status", "--json", exits=0).rows
     assert [(row["sweep"], row["trials"], row["untried"]) for row in status] == [
         ("first", 3, 1),
         ("second", 2, 0),
     ]
-    sweeps = rows("sql", "FROM sweeps", *results)
+    sweeps = sweepd("sql", "FROM sweeps", "--json").rows
     same = ("trials", *STATUSES)
     assert [[row[name] for name in same] for row in status] == [
         [row[name] for name in same] for row in sweeps
     ]
 
 
-def test_a_trial_shows_its_latest_ending(tmp_path: Path) -> None:
-    filled(str(tmp_path))
-    found = rows("status", "first", "--results", str(tmp_path))
-    table = sweepd("status", "first", "--results", str(tmp_path)).out
+@pytest.mark.usefixtures("filled")
+def test_a_trial_shows_its_latest_ending() -> None:
+    found = sweepd("status", "first", "--json", exits=0).rows
+    table = sweepd("status", "first").out
     shown = [line.split()[0] for line in table.splitlines()]
     assert shown == ["id", *(row["id"][:8] for row in found)]
     assert [(row["d"], row["status"], row["acc"], row["error"]) for row in found] == [
@@ -66,9 +58,10 @@ def test_a_trial_shows_its_latest_ending(tmp_path: Path) -> None:
     ]
 
 
-def test_metrics_of_ones_own_are_columns(tmp_path: Path) -> None:
-    looped.store({(2, 4): [0.75], (2, 8): [None]}).save(str(tmp_path))
-    found = rows("status", "s", "--results", str(tmp_path))
+@pytest.mark.usefixtures("folder")
+def test_metrics_of_ones_own_are_columns() -> None:
+    looped.store({(2, 4): [0.75], (2, 8): [None]}).save("sweepd-results")
+    found = sweepd("status", "s", "--json", exits=0).rows
     assert [(row["hidden"], row["status"], row["f1"], row["err"]) for row in found] == [
         (4, "completed", 0.75, 0.25),
         (8, "untried", None, None),

@@ -44,11 +44,9 @@ def test_what_the_view_is_told_trackers_are_told() -> None:
     ]
 
 
-def test_export_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "grid.yaml").write_text(GRID)
-    assert sweepd("export").code == 2
-    assert "--out FILE or --to TRACKER" in sweepd("export", "--results", "x").err
-    monkeypatch.setattr(tracking, "FOLDER", tmp_path / "trackers")
-    answer = sweepd("launch", "grid.yaml", "--log-to", "comet", "--yes")
-    assert answer.code == 2 and "one of tensorboard, wandb" in answer.err
+def test_export_says_what_it_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "grid.yaml").write_text(GRID)
+    assert "--out FILE or --to TRACKER" in sweepd("export", exits=2).err
+    monkeypatch.setattr(tracking, "FOLDER", folder / "trackers")
+    answer = sweepd("launch", "grid.yaml", "--log-to", "comet", "--yes", exits=2)
+    assert "one of tensorboard, wandb" in answer.err

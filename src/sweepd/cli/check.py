@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,15 +89,15 @@ def check(
     else:
         # A heading for each class and setting, and below an error the line of the user's code that
         # raised it.
-        about = None
-        for finding in findings:
-            if about != (finding.subject, finding.setting):
-                about = finding.subject, finding.setting
-                print(f"{finding.subject}, {finding.setting}")
-            where = f"{finding.place}: " if finding.place else ""
-            print(f"  {'✓' if finding.ok else '✗'} {finding.check:<10}  {where}{finding.detail}")
-            if finding.statement:
-                print(f"{'':16}{finding.statement}")
+        for about, members in groupby(findings, key=lambda one: f"{one.subject}, {one.setting}"):
+            print(about)
+            for finding in members:
+                where = f"{finding.place}: " if finding.place else ""
+                print(
+                    f"  {'✓' if finding.ok else '✗'} {finding.check:<10}  {where}{finding.detail}"
+                )
+                if finding.statement:
+                    print(f"{'':16}{finding.statement}")
     if wrong := sum(not finding.ok for finding in findings):
         say(f"{wrong} of {len(findings)} checks found something wrong")
         raise typer.Exit(2)

@@ -54,16 +54,14 @@ def merge(
     for step in bring(ours, theirs, renamed, damaged):
         brought[step.kind] += step.count
     say_left_out(damaged)
-    emit(
-        ("what", "count"), [{"what": what, "count": count} for what, count in brought.items()], form
-    )
-    told = "would be brought" if dry_run else "brought"
+    emit(("what", "count"), [{"what": kind, "count": n} for kind, n in brought.items()], form)
     amount = "the above" if brought else "nothing"
-    say(f"{told} from {theirs.address} to {ours.address}: {amount}")
+    say(
+        f"{'would be ' if dry_run else ''}brought from {theirs.address} to {ours.address}: {amount}"
+    )
 
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-GARBAGE = ("kind", "files", "bytes", "what")
 
 
 def gc(
@@ -91,18 +89,15 @@ def gc(
     found = garbage.find(store, seconds)
     rows = []
     for kind, what in garbage.KINDS.items():
-        sizes = [one.size for one in found if one.kind == kind]
-        if sizes:
+        if sizes := [one.size for one in found if one.kind == kind]:
             rows.append({"kind": kind, "files": len(sizes), "bytes": sum(sizes), "what": what})
-    emit(GARBAGE, rows, form)
+    emit(("kind", "files", "bytes", "what"), rows, form)
     if not found:
         say(f"nothing to delete in {store.address}")
         return
     amount = f"{len(found)} files, {sum(one.size for one in found) / 2**20:.1f} MiB"
     if dry_run:
         say(f"would delete {amount}")
-        return
-    if not confirmed(f"delete {amount}?", yes):
-        return
-    deleted = garbage.delete(store, found, seconds)
-    say(f"deleted {len(deleted)} files, {sum(one.size for one in deleted) / 2**20:.1f} MiB")
+    elif confirmed(f"delete {amount}?", yes):
+        deleted = garbage.delete(store, found, seconds)
+        say(f"deleted {len(deleted)} files, {sum(one.size for one in deleted) / 2**20:.1f} MiB")

@@ -45,7 +45,6 @@ MOST_SCORES = 6
 """The most scores of a trial that its line shows."""
 REFRESHES = 4
 """How many times a second the board is drawn."""
-INTERRUPT = "Ctrl-C saves what runs and ends; the same launch again continues it"
 
 
 class Progress:
@@ -72,7 +71,8 @@ class Progress:
             for id_, one in search.outcomes.items()
         }
         self.errors: list[str] = []
-        self.waiting, self.interrupt, self.cost = "", INTERRUPT, ""
+        self.waiting = self.cost = ""
+        self.interrupt = "Ctrl-C saves what runs and ends; the same launch again continues it"
         self.began: float | None = None
         self.entered = self.spoken = time.monotonic()
         self.guard = threading.Lock()
@@ -197,7 +197,6 @@ WATCH_SHARE = 0.1
 takes most of a second."""
 BATCH = 1000
 """How many rows of a plan are Python objects at once."""
-LEAVE = "Ctrl-C ends only this view; `{}` ends the sweep"
 ENDED = ("id", "attempt", "status", "step", "acc", "chain_acc", "loss", "seconds", "error")
 """The columns of an ending that are shown, besides metrics of users' own tasks and loops."""
 
@@ -229,7 +228,8 @@ def watched(address: str, sweep: str | None) -> None:
                     boards = []
                     for name in shown:
                         end = command("cancel", name, results=store.address)
-                        leave = LEAVE.format(end) if name in running else ""
+                        leave = f"Ctrl-C ends only this view; `{end}` ends the sweep"
+                        leave = leave if name in running else ""
                         boards.append(drawn(view(name).board(running), console.width - 1, leave))
                     live.update(Group(*boards), refresh=True)
             return

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepd.cli.output import emit, form_of, show, width
-from sweepd.errors import UserError
+from sweepd.cli.output import emit, show, width
 from sweepd.listing import listing
 from sweepd.query.readable import StyledLine
 
@@ -110,8 +109,3 @@ def test_csv_has_a_header_also_without_rows(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "name,value,ok,at\n"
     emit(COLUMNS, [], "json")
     assert json.loads(capsys.readouterr().out) == []
-
-
-def test_one_form_at_a_time() -> None:
-    with pytest.raises(UserError):
-        form_of(as_json=True, as_csv=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sweepd.cli.completion import complete_question
-from sweepd.cli.options import AsCsv, AsJson, CodeOption, Results, Seeds, SweepName, Sweeps
+from sweepd.cli.options import AsJson, CodeOption, Results, Seeds, SweepName, Sweeps
 from sweepd.cli.output import (
     command,
     emit,
@@ -39,8 +39,7 @@ def query(
         bool, typer.Option("--wide", help="One line a row of the answer, with all that is known.")
     ] = False,
     results: Results = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Answer a question; without one, list what can be asked of this store.
 
@@ -56,7 +55,7 @@ def query(
     from sweepd.query.readable import lines, rows_for_people
     from sweepd.query.selection import codes
 
-    form, store = form_of(as_json, as_csv), stored(results)
+    form, store = form_of(as_json), stored(results)
     counted = codes(code, store)
     if question is None:
         found, examples = askable(store, code=counted, sweeps=sweep)
@@ -83,14 +82,13 @@ def sql(
     sweep: Sweeps = None,
     code: CodeOption = "current",
     results: Results = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
     from sweepd.query.database import connect, named_views
     from sweepd.query.selection import codes
 
-    form, store = form_of(as_json, as_csv), stored(results)
+    form, store = form_of(as_json), stored(results)
     needed = named_views(select)
     answer = connect(store, code=codes(code, store), sweeps=sweep, needed=needed).sql(select)
     say_left_out(answer.damaged, answer.notes)
@@ -153,8 +151,7 @@ def compare(
     sweep: Sweeps = None,
     results: Results = None,
     code: CodeOption = "current",
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Judge what a paper claims, or what a file of your own does, by what this store has measured.
 
@@ -168,7 +165,7 @@ def compare(
     from sweepd.query.selection import codes
     from sweepd.store.store import Store
 
-    form, address = form_of(as_json, as_csv), results_address(results)
+    form, address = form_of(as_json), results_address(results)
     store = Store.find(address) if results is None else Store.open(address)
     views = connect(store, code=codes(code, store), sweeps=sweep) if store else None
     paper = load_claims(claims, views.columns if views else ())

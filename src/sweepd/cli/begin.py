@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sweepd.cli.completion import complete_grids, complete_models, complete_tasks
-from sweepd.cli.options import AsCsv, AsJson, Results, Settings
+from sweepd.cli.options import AsJson, Results, Settings
 from sweepd.cli.output import Form, command, emit, form_of, results_address, say, show, width
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.limits import LARGEST_INT
@@ -37,18 +37,18 @@ TASK, MODELS = "lis", ("standard", "linear")
 """The task and the models of a new grid for which the user names none."""
 
 
-def tasks(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def tasks(as_json: AsJson = None) -> None:
     """List the tasks with their parameters."""
     from sweepd.grid import registry
 
-    _list(registry.shipped_tasks(), form_of(as_json, as_csv))
+    _list(registry.shipped_tasks(), form_of(as_json))
 
 
-def models(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def models(as_json: AsJson = None) -> None:
     """List the models with their parameters."""
     from sweepd.grid import registry
 
-    _list(registry.shipped_models(), form_of(as_json, as_csv))
+    _list(registry.shipped_models(), form_of(as_json))
 
 
 def schema() -> None:
@@ -63,15 +63,14 @@ def sample(
     settings: Settings = None,
     count: Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES)] = 5,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_INT)] = 0,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Print some of a task's test data; with --json, one object a line."""
     from sweepd.grid import registry
     from sweepd.tasks.base import Example, Split
     from sweepd.trial.training import Stream, generator
 
-    form = form_of(as_json, as_csv)
+    form = form_of(as_json)
     [made] = _made({task: registry.find_task(task, Path())}, parsed(settings))
     with _readable_errors(task):
         examples = list(made.examples(generator(seed, Stream.TEST, 0), count, Split.TEST))
@@ -99,8 +98,7 @@ def flops(
         typer.Option(help="The task that the model is to learn.", autocompletion=complete_tasks),
     ],
     settings: Settings = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Count the FLOPs of one forward pass over one sequence of L tokens, in two ways, by part.
 
@@ -112,7 +110,7 @@ def flops(
     from sweepd.grid.costs import costs
     from sweepd.grid.settings import Train
 
-    form, given = form_of(as_json, as_csv), parsed(settings)
+    form, given = form_of(as_json), parsed(settings)
     L, batch_size = given.pop("L", None), given.pop("batch_size", Train().batch_size)
     classes = {task: registry.find_task(task, Path()), model: registry.find_model(model, Path())}
     problem, architecture = _made(classes, given)
@@ -174,8 +172,7 @@ def doctor(
         typer.Option("--cluster", metavar="FILE", help="Also check what a launch there needs."),
     ] = None,
     results: Results = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Check what this machine can do. Exits with 3 if something that launch needs is missing.
 
@@ -187,7 +184,7 @@ def doctor(
     from sweepd.provenance import provenance
     from sweepd.store.store import Store
 
-    form = form_of(as_json, as_csv)
+    form = form_of(as_json)
     site = load_cluster(cluster) if cluster else None
     address = results_address(site.results if site and results is None else results)
     checks: list[dict[str, Any]] = []

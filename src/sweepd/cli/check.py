@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sweepd.cli.begin import parsed
-from sweepd.cli.options import AsCsv, AsJson, Settings
+from sweepd.cli.options import AsJson, Settings
 from sweepd.cli.output import emit, form_of, say
 from sweepd.errors import UserError
 
@@ -43,8 +43,7 @@ def check(
         ),
     ] = None,
     overrides: Settings = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Look whether a task, a model, a training loop or all of a grid keeps its promises.
 
@@ -59,7 +58,7 @@ def check(
     from sweepd.grid.spec import load_grid
     from sweepd.grid.yamlfile import GridError
 
-    form, settings = form_of(as_json, as_csv), overrides or []
+    form, settings = form_of(as_json), overrides or []
     is_grid = target.endswith((".yaml", ".yml"))
     findings: list[Finding] = []
     if is_grid:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.options import AsCsv, AsJson, Yes
+from sweepd.cli.options import AsJson, Yes
 from sweepd.cli.output import command, confirmed, emit, form_of, say
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.statuses import INTERRUPTED_EXIT
@@ -39,9 +39,9 @@ def up(file: FileArgument, yes: Yes = False) -> None:
 
 
 @cluster.command(epilog="Example: sweepd cluster status clusters/aws.yaml --json")
-def status(file: FileArgument, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def status(file: FileArgument, as_json: AsJson = None) -> None:
     """Show the nodes and jobs of a cluster, and what they cost an hour."""
-    form = form_of(as_json, as_csv)
+    form = form_of(as_json)
     rows = _remote(file).status()
     emit(["what", "name", "type", "state", "price"], rows, form)
     if price := _price(rows):

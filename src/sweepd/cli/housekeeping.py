@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweepd.cli.options import AsCsv, AsJson, DryRun, Results, Yes
+from sweepd.cli.options import AsJson, DryRun, Results, Yes
 from sweepd.cli.output import confirmed, emit, form_of, results_address, say, say_left_out, stored
 from sweepd.errors import UserError
 
@@ -26,8 +26,7 @@ def merge(
     ] = None,
     dry_run: DryRun = False,
     results: Results = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Bring all that OTHER has into the store of --results, without loss or double.
 
@@ -37,7 +36,7 @@ def merge(
     from sweepd.store import merging
     from sweepd.store.store import Store
 
-    form, renamed = form_of(as_json, as_csv), {}
+    form, renamed = form_of(as_json), {}
     for option in rename or ():
         name, equals, new = option.partition("=")
         if not (name and equals and new):
@@ -71,8 +70,7 @@ def gc(
     dry_run: DryRun = False,
     yes: Yes = False,
     results: Results = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Delete what is no longer needed: replaced files, leftovers, checkpoints of ended trials.
 
@@ -81,7 +79,7 @@ def gc(
     """
     from sweepd.store import garbage
 
-    form, store = form_of(as_json, as_csv), stored(results)
+    form, store = form_of(as_json), stored(results)
     age = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", older_than)
     if not age:
         raise UserError(f"--older-than {older_than}: a number and s, m, h or d, e.g. 12h")

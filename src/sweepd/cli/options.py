@@ -8,8 +8,10 @@ import typer
 
 from sweepd.cli.completion import complete_sweeps
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of flat objects.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")]
+AsJson = Annotated[
+    bool | None,
+    typer.Option("--json/--csv", help="Print a JSON array of flat objects, or CSV with a header."),
+]
 Results = Annotated[
     str | None,
     typer.Option(

@@ -147,11 +147,9 @@ def say_left_out(damaged: Iterable[Damaged], notes: Iterable[str] = ()) -> None:
         say(f"skipped a damaged file: {file}")
 
 
-def form_of(as_json: bool, as_csv: bool) -> Form:
-    """Returns the form that --json and --csv ask for. Raises UserError if both are given."""
-    if as_json and as_csv:
-        raise UserError("--json and --csv exclude each other: choose one")
-    return "json" if as_json else "csv" if as_csv else "table"
+def form_of(as_json: bool | None) -> Form:
+    """Returns the form that --json or --csv asks for: the last of them, if any."""
+    return "table" if as_json is None else "json" if as_json else "csv"
 
 
 def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> None:

@@ -17,7 +17,7 @@ import typer
 
 from sweepd.cli.cluster import hand_over, packed
 from sweepd.cli.completion import complete_grid_files, complete_sweeps
-from sweepd.cli.options import AsCsv, AsJson, DryRun, Results, Settings, SweepName, Yes
+from sweepd.cli.options import AsJson, DryRun, Results, Settings, SweepName, Yes
 from sweepd.cli.output import command, emit, form_of, results_address, say, say_left_out, stored
 from sweepd.cli.tracking import LogTo, telling
 from sweepd.errors import EnvironmentFailure, UserError
@@ -77,13 +77,12 @@ def plan(
         typer.Option("--probe", help="Judge times by 20 steps of its trials, on this machine."),
     ] = False,
     results: Results = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
     from sweepd.grid.spec import load_grid
 
-    form = form_of(as_json, as_csv)
+    form = form_of(as_json)
     asked, (site, address) = load_grid(grid, overrides or []), _place(cluster, results)
     expected = _estimate(asked, site, address, accept_code, probe)
     if form == "table":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.options import AsCsv, AsJson, Results, TrialId
+from sweepd.cli.options import AsJson, Results, TrialId
 from sweepd.cli.output import command, emit, form_of, results_address, say, stored
 from sweepd.listing import SHORT_ID, Row
 
@@ -35,13 +35,12 @@ def show(
         typer.Option(metavar="DIR", help="Write its grid and your files to a new folder."),
     ] = None,
     results: Results = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Show what a trial was: settings, curve, source, and the command that runs it again."""
     from sweepd.trial.record import record_of, write_out
 
-    form, store = form_of(as_json, as_csv), stored(results)
+    form, store = form_of(as_json), stored(results)
     record = record_of(store, trial)
     other = record_of(store, against) if against else None
     if out:

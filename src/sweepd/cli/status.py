@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweepd.cli.options import AsCsv, AsJson, Results, SweepName, TrialId
+from sweepd.cli.options import AsJson, Results, SweepName, TrialId
 from sweepd.cli.output import emit, form_of, results_address, say_left_out, stored
 from sweepd.errors import UserError
 from sweepd.listing import SHORT_ID
@@ -20,14 +20,13 @@ def status(
         bool, typer.Option("--watch", help="Show it as launch does, until nothing runs.")
     ] = False,
     results: Results = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    as_json: AsJson = None,
 ) -> None:
     """Show how all sweeps stand, or how each trial of one sweep stands."""
     from sweepd.store.endings import count_trials
     from sweepd.store.schema import PLAN
 
-    form = form_of(as_json, as_csv)
+    form = form_of(as_json)
     if watch and form != "table":
         raise UserError("--watch is for people: it excludes --json and --csv")
     if watch:

@@ -187,14 +187,14 @@ def last_words(account: str) -> str:
     return _log(f"worker-*-{pid[1]}.err") if pid else ""
 
 
-def _log(pattern: str) -> str:
-    """Returns the end of a file in which Ray logs on this machine, or "" where there is none."""
+def _log(pattern: str, last: int = 0) -> str:
+    """Returns a file in which Ray logs on this machine, or its last bytes. "" if there is none."""
     from ray._private import worker
 
     node: Any = getattr(worker, "_global_node", None)
     with suppress(AttributeError, OSError, ValueError):
         [file] = Path(node.get_logs_dir_path()).glob(pattern)
-        return file.read_bytes()[-100_000:].decode(errors="replace")
+        return file.read_bytes()[-last:].decode(errors="replace")
     return ""
 
 
@@ -316,6 +316,7 @@ def autoscaler_news() -> list[str]:
     return [*reversed(last), *(line[-200:].strip() for line in running[-3:])]
 
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NO_NODE = re.compile(r"Failed to launch .*|failed to install ray.*|Ray installation failed.*")
 
 

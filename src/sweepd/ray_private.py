@@ -308,9 +308,7 @@ def autoscaler_news() -> list[str]:
     `ray status` and the State API name the nodes that failed, and leave out why. Without the
     private part, returns an empty list.
     """
-    log, out = (
-        re.sub(r"\x1b\[[0-9;]*m", "", _log(name)) for name in ("monitor.log", "monitor.out")
-    )
+    log, out = (_COLOUR.sub("", _log(f"monitor.{kind}", 100_000)) for kind in ("log", "out"))
     last = list(dict.fromkeys(reversed(_NO_NODE.findall(log))))[:3]  # each once
     running = [line for line in out.splitlines() if line.strip()]
     return [*reversed(last), *(line[-200:].strip() for line in running[-3:])]

@@ -310,7 +310,7 @@ def json_schema() -> dict[str, Any]:
         "properties": several | options["properties"],
         "oneOf": [
             {"required": ["task", "model"], "properties": {"loop": False}},
-            {"required": ["loop"], "properties": dict.fromkeys(KEYS.keys() - LOOP_KEYS, False)},
+            {"required": ["loop"], "properties": {k: False for k in KEYS if k not in LOOP_KEYS}},
         ],
     }
 

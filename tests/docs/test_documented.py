@@ -34,8 +34,9 @@ COMMANDS = dict(commands_of(ROOT_COMMAND))
 
 
 def options_of(command: Any) -> list[tuple[str, ...]]:
-    """The names of each option, without --help."""
-    return [tuple(p.opts) for p in command.params if p.param_type_name == "option"]
+    """The names of each option, without --help; of a pair such as --json and --csv, of each."""
+    options = [p for p in command.params if p.param_type_name == "option"]
+    return [tuple(names) for p in options for names in (p.opts, p.secondary_opts) if names]
 
 
 def of_sweepd(words: list[str]) -> tuple[str, list[str]] | None:
@@ -57,7 +58,8 @@ OPTIONS: dict[tuple[tuple[str, ...], str], list[str]] = defaultdict(list)
 for path_, command_ in COMMANDS.items():
     for parameter in command_.params:
         if parameter.param_type_name == "option":
-            OPTIONS[tuple(parameter.opts), getattr(parameter, "help", None) or ""].append(path_)
+            for names_ in filter(None, (parameter.opts, parameter.secondary_opts)):
+                OPTIONS[tuple(names_), getattr(parameter, "help", None) or ""].append(path_)
 
 
 OTHERS = {"--help", "--version", "--install-completion", "--no-kill", "--signal"}

@@ -85,10 +85,6 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
     def of(part: str) -> alt.Chart:
         return base.transform_filter(is_("part", part))
 
-    layers: list[alt.Chart] = []
-    if "band" in parts:
-        band = of("band").mark_area(opacity=0.12)
-        layers.append(band.encode(alt.Y2("to:Q"), alt.Color(**colour)))
     lines = [name for name in LINES if name in parts]
     dashes: list[Any] = [LINES[name] for name in lines]
     dash = alt.StrokeDash(
@@ -96,16 +92,18 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
         scale=alt.Scale(domain=lines, range=dashes),
         legend=alt.Legend(title=None, symbolType="stroke"),
     )
-    for name in lines:
-        layers.append(of(name).mark_line(strokeWidth=1).encode(alt.Color(**colour), dash))
-    bar = of("bar").mark_rule(strokeWidth=3, opacity=0.35)
-    layers.append(bar.encode(alt.Y2("to:Q"), alt.Color(**colour)))
+    coloured, to = alt.Color(**colour), alt.Y2("to:Q")
     outlined: dict[str, Any] = {"strokeWidth": 1.2, "opacity": 1, "filled": False}
-    for verdict, (path, below) in ARROWS.items():
-        if verdict in parts:
-            arrow = of(verdict).mark_point(shape=path, yOffset=below, size=90, **outlined)
-            layers.append(arrow.encode(alt.Color(**colour), tooltip=shown))
-    layers.append(
+    layers = [
+        of("band").mark_area(opacity=0.12).encode(to, coloured),
+        *(of(name).mark_line(strokeWidth=1).encode(coloured, dash) for name in lines),
+        of("bar").mark_rule(strokeWidth=3, opacity=0.35).encode(to, coloured),
+        *(
+            of(end)
+            .mark_point(shape=path, yOffset=below, size=90, **outlined)
+            .encode(coloured, tooltip=shown)
+            for end, (path, below) in ARROWS.items()
+        ),
         of("point")
         .mark_point(size=32, **outlined)
         .encode(
@@ -114,10 +112,9 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
             alt.Shape(**shape),
             fillOpacity=alt.condition("datum.forecast", alt.value(1), alt.value(0)),
             tooltip=shown,
-        )
-    )
-    if "contradiction" in parts:
-        layers.append(of("contradiction").mark_text(text="!", dx=7, fontWeight="bold"))
+        ),
+        of("contradiction").mark_text(text="!", dx=7, fontWeight="bold"),
+    ]
     panel, columns = side_by_side(list(problems), look)
     chart = alt.layer(*layers, width=panel, height=HEIGHT)
     facet = alt.Facet("problem:N", sort=list(problems), title=None)

@@ -38,7 +38,18 @@ def listing(
         known = [row.get(name) for row in rows if row.get(name) is not None]
         numeric[name] = bool(known) and all(map(_is_number, known))
     if width is not None:
-        widths = _fitted(widths, numeric, width)
+        # As many columns as fit, from the left, where those of text may become narrower. Then the
+        # widest of these give way, one character at a time. The first column stays in any case.
+        least = {
+            name: room if numeric[name] else min(room, max(len(name), FOLDED))
+            for name, room in widths.items()
+        }
+        while len(least) > 1 and sum(least.values()) + len(GAP) * (len(least) - 1) > width:
+            least.popitem()
+        widths = {name: widths[name] for name in least}
+        while sum(widths.values()) + len(GAP) * (len(least) - 1) > width and widths != least:
+            widest = max(widths, key=lambda name: (widths[name] > least[name], widths[name]))
+            widths[widest] -= 1
 
     def line(texts: Mapping[str, str]) -> str:
         placed = (texts[n].rjust(w) if numeric[n] else texts[n].ljust(w) for n, w in widths.items())
@@ -54,26 +65,6 @@ def listing(
         for j in range(max(map(len, folded.values()))):
             lines.append(line({name: "".join(parts[j : j + 1]) for name, parts in folded.items()}))
     return "\n".join(lines), [name for name in columns if name not in widths]
-
-
-def _fitted(natural: Mapping[str, int], numeric: Mapping[str, bool], width: int) -> dict[str, int]:
-    """Returns the widths of as many of the columns, from the left, as fit. Columns of text may
-    become narrower. The first column stays in any case."""
-    names = list(natural)
-    for count in range(len(names), 0, -1):
-        widths = {name: natural[name] for name in names[:count]}
-        narrowest = {
-            name: natural[name] if numeric[name] else min(natural[name], max(len(name), FOLDED))
-            for name in widths
-        }
-        excess = sum(widths.values()) + len(GAP) * (count - 1) - width
-        while excess > 0 and widths != narrowest:
-            widest = max(widths, key=lambda name: (widths[name] > narrowest[name], widths[name]))
-            widths[widest] -= 1
-            excess -= 1
-        if excess <= 0:
-            return widths
-    return {names[0]: natural[names[0]]}
 
 
 def in_lines(parts: Iterable[str], width: int | None, gap: str = "   ") -> list[str]:

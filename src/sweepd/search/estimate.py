@@ -145,11 +145,12 @@ def _recorded_times(
     recorded: pa.Table, on_gpu: bool
 ) -> tuple[tuple[float, float] | None, dict[str, tuple[float, float]]]:
     """Returns what trials that ran their budget took. First come the 10th and the 90th percentile
-    of real over modelled time, or None if fewer than `ENOUGH` trials tell; loops do not count. Then
-    come, by a loop's name, the least and the most seconds for each unit of effort."""
+    of real over modelled time; loops do not count. Each kind of card counts by itself, and the
+    range covers all that have `ENOUGH` trials, or is None where none has. Then come, by a loop's
+    name, the least and the most seconds for each unit of effort."""
     names = ("status", "L", "model", "step", "steps", "train_flops", "seconds", "card")
     columns = [name for name in names if name in recorded.column_names]
-    ratios: list[float] = []
+    ratios: dict[str | None, list[float]] = defaultdict(list)
     of_loops: dict[str, list[float]] = defaultdict(list)
     for row in recorded.select(columns).to_pylist():
         ran = row["status"] == "completed" and row["step"] and row["seconds"]
@@ -160,7 +161,8 @@ def _recorded_times(
             of_loops[row["model"]].append(row["seconds"] / effort)
         else:
             modelled = sum(trial_seconds(row["step"], row["train_flops"])) / 2
-            ratios.append(row["seconds"] / modelled)
-    deciles = quantiles(ratios, n=10) if len(ratios) >= ENOUGH else ()
-    factors = (deciles[0], deciles[-1]) if deciles else None
+            ratios[row.get("card")].append(row["seconds"] / modelled)
+    deciles = [quantiles(of, n=10) for of in ratios.values() if len(of) >= ENOUGH]
+    ends = [(of[0], of[-1]) for of in deciles]
+    factors = (min(ends)[0], max(high for _, high in ends)) if ends else None
     return factors, {model: (min(found), max(found)) for model, found in of_loops.items()}

@@ -1,6 +1,7 @@
 """A sweep on a real Slurm of two nodes, each a machine of its own with a card that is not there. It
-outlives the client, and goes on after its time limit. scancel and `cluster down` end it, and
-nothing is lost. Its numbers are those of a sweep that nothing disturbed."""
+outlives the client, and goes on after its time limit and after a job that is worth more. scancel
+and `cluster down` end it, and nothing is lost. Its numbers are those of a sweep that nothing
+disturbed. Slurm keeps it to its memory by cgroups."""
 
 from __future__ import annotations
 
@@ -33,16 +34,25 @@ StateSaveLocation=/tmp/state
 SlurmdSpoolDir=/tmp/spool
 SlurmctldPidFile=/tmp/slurmctld.pid
 SlurmdPidFile=/tmp/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 GresTypes=gpu
 MpiDefault=none
 ReturnToService=2
-NodeName=machine-11 NodeAddr=10.99.0.11 RealMemory=2000 Gres=gpu:a100:1
-NodeName=machine-12 NodeAddr=10.99.0.12 RealMemory=2000 Gres=gpu:a100:1
-PartitionName=main Nodes=machine-[11-12] Default=YES State=UP
+NodeName=machine-11 NodeAddr=10.99.0.11 CPUs=2 RealMemory=4000 Gres=gpu:a100:1
+NodeName=machine-12 NodeAddr=10.99.0.12 CPUs=2 RealMemory=4000 Gres=gpu:a100:1
+PartitionName=main Nodes=machine-[11-12] Default=YES State=UP PriorityTier=1 GraceTime=60
+PartitionName=high Nodes=machine-[11-12] State=UP PriorityTier=9 PreemptMode=OFF
+"""
+CGROUPS = """
+CgroupPlugin=cgroup/v1
+CgroupAutomount=no
+ConstrainRAMSpace=yes
 """
 MUNGE = (
     "munged --foreground --force --key-file /mnt/munge.key --socket /tmp/munge.socket"
@@ -73,7 +83,21 @@ gpus: a100:1
 per_trial: {{gpus: 0}}
 price: 2
 setup: echo this is setup
-sbatch: {{partition: main, mem: 1500M, time: "00:30:00"}}
+sbatch: {{partition: main, mem: 3G, time: "00:30:00"}}
+"""
+HUNGRY = """
+from dataclasses import dataclass
+import torch
+from sweepd.models.standard import Standard
+
+@dataclass(frozen=True)
+class Hungry(Standard):
+    extra: int = 0
+
+    def build(self, *given):
+        net = super().build(*given)
+        net.held = torch.ones(self.extra, dtype=torch.uint8)
+        return net
 """
 LAUNCH = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
 
@@ -87,6 +111,7 @@ def shell(lab: Shell) -> Iterator[Shell]:
         pytest.skip(f"needs {', '.join(absent)}")
     lab.environment |= {"SLURM_CONF": "/mnt/slurm.conf"}
     lab.write("slurm.conf", CONF)
+    lab.write("cgroup.conf", CGROUPS)
     lab.write("gres.conf", "Name=gpu Type=a100 File=/dev/null\n")
     key = lab.folder / "munge.key"
     key.touch(mode=0o600)
@@ -153,9 +178,9 @@ def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
     wait_for_progress(shell)
     [job] = shell.rows("cluster", "status", "cluster.yaml")
     assert (job["type"], job["state"], job["price"]) == ("batch", "RUNNING", 4.0)
-    assert told(shell, "squeue", "--noheader", "--format=%m %b").split()[0] == "1500M"
+    assert told(shell, "squeue", "--noheader", "--format=%m %b").split()[0] == "3G"
     assert "gpu:a100:1" in told(shell, "scontrol", "show", "job")
-    assert memories("/tmp/sweepd-") == {1500 << 20}, "Ray counts on the memory of the job alone"
+    assert memories("/tmp/sweepd-") == {3 << 30}, "Ray counts on the memory of the job alone"
     token = shell.folder / "jobs" / job["name"] / "token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     client.send_signal(signal.SIGINT)
@@ -197,7 +222,7 @@ def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
 def test_a_sweep_goes_on_after_its_time_limit(shell: Shell) -> None:
     shell.folder.joinpath("mark").unlink(missing_ok=True)
     shell.write(
-        "brief.yaml", CLUSTER.replace("30:00", "06:00").replace("/mnt/results", "/mnt/again")
+        "brief.yaml", CLUSTER.replace("30:00", "05:00").replace("/mnt/results", "/mnt/again")
     )
     shell.write("long.yaml", GRID.replace("steps: 600", "steps: 3000"))
     client = shell.start("launch", "long.yaml", "--cluster", "brief.yaml", "--yes")
@@ -209,3 +234,24 @@ def test_a_sweep_goes_on_after_its_time_limit(shell: Shell) -> None:
     shell.environment["SWEEPD_RESULTS"] = "/mnt/again"
     [ended] = shell.sql("SELECT count(DISTINCT attempt) AS n FROM attempts")
     assert ended["n"] == 2
+
+
+def test_one_trial_beyond_the_memory_and_a_job_that_is_worth_more(shell: Shell) -> None:
+    shell.folder.joinpath("mark").unlink(missing_ok=True)
+    own = CLUSTER.replace("nodes: 2", "nodes: 1").replace("cpus: 1", "cpus: 2")
+    shell.write("one.yaml", own.replace("/mnt/results", "/mnt/taken"))
+    shell.write("hungry.py", HUNGRY)
+    model = "{name: hungry.py:Hungry, extra: [0, 8_000_000_000], "
+    shell.write("hungry.yaml", GRID.replace("{name: standard, ", model).replace("0, 1, 2", "0"))
+    client = shell.start("launch", "hungry.yaml", "--cluster", "one.yaml", "--yes")
+    assert client.stderr
+    assert any(": failed" in line for line in iter(client.stderr.readline, ""))
+    worth_more = start(shell, "srun", "--partition=high", "--nodes=2", "--mem=4000M", "sleep", "1")
+    assert worth_more.wait(timeout=100) == 0
+    shell.write("mark", "")
+    _, said = client.communicate(timeout=400)
+    assert "saving what runs" in said and "PENDING" in said, said
+    assert client.returncode == 1 and "1 of 2 trials done, 1 failed" in said, said
+    shell.environment["SWEEPD_RESULTS"] = "/mnt/taken"
+    rows = shell.sql("SELECT status, count(*) AS n FROM attempts GROUP BY ALL ORDER BY ALL")
+    assert {"status": "interrupted", "n": 1} in rows and {"status": "completed", "n": 1} in rows

@@ -32,10 +32,13 @@ VARIABLES = {
 }
 """No region: on machines that somebody has just started there is none."""
 SERVER = """
-import time
+import json, pathlib, time
 from object_store import Amazon, Services
-Amazon(Services(), "us-west-2", ("10.99.0.1", 5000))
-time.sleep(1e6)
+amazon = Amazon(Services(), "us-west-2", ("10.99.0.1", 5000))
+refused = pathlib.Path("refused.json")
+while True:
+    amazon.refused = json.loads(refused.read_text()) if refused.exists() else {}
+    time.sleep(0.2)
 """
 NEEDED = ("sshd", "ssh", "rsync", "ip", "unshare", "nsenter")
 
@@ -70,7 +73,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 @pytest.fixture
 def amazon(lab: Shell) -> Iterator[Amazon]:
     """A client for Amazon as moto plays it, which the machines reach: EC2, S3 with a bucket `mine`,
-    and the role for spot instances. It is as strict about regions as Amazon."""
+    and the role for spot instances. It is as strict about regions as Amazon. What the folder's file
+    `refused.json` names, it refuses."""
     tests = str(Path(__file__).parents[1])
     server = subprocess.Popen(
         [*lab.command[:-1], sys.executable, "-c", SERVER],

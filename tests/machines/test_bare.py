@@ -54,6 +54,9 @@ def bare(lab: Shell, tmp_path: Path) -> Iterator[Path]:
     proxy = f"http://{PROXY[0]}:{PROXY[1]}"
     variables = {"http_proxy": proxy, "https_proxy": proxy, "SSL_CERT_FILE": f"/{TRUSTED}"}
     (root / "etc/environment").write_text("".join(f"{k}={v}\n" for k, v in variables.items()))
+    # Its own name, as every machine knows it; other names only the proxy finds.
+    (root / "etc/hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} machine-21\n")
+    (root / "etc/resolv.conf").write_text("")
     shutil.copy(lab.folder / "key.pub", root)
     subprocess.run(["chroot", str(root), "bash", "-ec", USER], check=True)
     program = [sys.executable, str(Path(__file__).with_name("lab.py")), "--bare", "/mnt/root"]

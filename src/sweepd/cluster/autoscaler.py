@@ -18,7 +18,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 from sweepd import ray_private
 from sweepd.cluster.base import Note
@@ -148,12 +148,16 @@ def tunnel(config: Config) -> Tunnel:
             start_new_session=True,  # Ctrl-C is for sweepd alone to handle
         )
         until = time.monotonic() + TUNNEL_SECONDS
-        while not _listens(port):
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return Tunnel(f"http://127.0.0.1:{port}", process)
             if process.poll() is not None or time.monotonic() > until:
                 os.killpg(process.pid, signal.SIGKILL)
-                raise EnvironmentFailure(f"no way to its head by SSH: {_end_of(printed)}")
+                printed.seek(0)
+                said = printed.read().decode(errors="replace").strip()[-500:]
+                raise EnvironmentFailure(f"no way to its head by SSH: {said}")
             time.sleep(POLL_SECONDS)
-    return Tunnel(f"http://127.0.0.1:{port}", process)
 
 
 def end_from_head(config: Config) -> None:
@@ -204,13 +208,3 @@ def _environment(config: Config) -> dict[str, str]:
     newer = str(int(config["provider"]["type"] != "local"))
     own = {"RAY_UP_enable_autoscaler_v2": newer, "RAY_USAGE_STATS_ENABLED": "0"}
     return {**own, **os.environ}
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _end_of(printed: IO[bytes]) -> str:
-    printed.seek(0)
-    return printed.read().decode(errors="replace").strip()[-500:]

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -97,13 +97,20 @@ class ClusterFile(BaseModel, ABC):
         types = self.types().values()
         able = [one for one in types if one.held(per_trial)]
         able.sort(key=lambda one: one.price / one.held(per_trial))
-        idle = sum(one.least * one.price for one in types if one not in able)
-        low, high = (
-            (idle + _an_hour(order, per_trial, at_once)) / 3600 for order in (able, able[::-1])
-        )
-        starting, longest = self.starting
-        most = high * (seconds_high + longest + self.idle_seconds()) if high else 0.0
-        return low * (seconds_low + starting), most
+        low, high = self.starting
+        dollars = []
+        for order, seconds in (
+            (able, seconds_low + low),
+            (able[::-1], seconds_high + high + self.idle_seconds()),
+        ):
+            an_hour = sum(one.least * one.price for one in types if one not in able)
+            left = at_once
+            for one in order:
+                count = max(one.least, min(one.most, math.ceil(left / one.held(per_trial))))
+                left = max(0, left - count * one.held(per_trial))
+                an_hour += count * one.price
+            dollars.append(an_hour * seconds / 3600 if an_hour else 0.0)
+        return dollars[0], dollars[1]
 
     def idle_seconds(self) -> float:
         """Returns the seconds for which a node stays, and is paid for, that runs nothing any
@@ -145,11 +152,6 @@ class Remote(ClusterFile):
     def checks(self) -> Iterator[Check]:
         """Yields what a launch depends on outside this program and can be looked at for nothing."""
         yield from ()
-
-    def refuse_what_fails(self) -> None:
-        """Raises EnvironmentFailure if one of the checks fails."""
-        if wrong := [f"{one.check}: {one.detail}" for one in self.checks() if not one.ok]:
-            raise EnvironmentFailure("\n".join(("nothing was started:", *wrong)))
 
     @abstractmethod
     def up(self, note: Note) -> None:
@@ -193,16 +195,6 @@ class Remote(ClusterFile):
                 "storage that they all reach (s3://… or gs://…, or the absolute path of a shared "
                 "folder) with `results:` in the cluster file or --results"
             )
-
-
-def _an_hour(nodes: Iterable[Nodes], per_trial: Resources, at_once: int) -> float:
-    """Returns the dollars an hour of the nodes that hold `at_once` trials, taken in this order."""
-    price = 0.0
-    for one in nodes:
-        count = max(one.least, min(one.most, math.ceil(at_once / one.held(per_trial))))
-        at_once = max(0, at_once - count * one.held(per_trial))
-        price += count * one.price
-    return price
 
 
 class Local(ClusterFile):
@@ -252,20 +244,13 @@ class Batch(Remote):
         if waiting := self.find(work.sweep, work.results):
             note(f"sweep {work.sweep} is in the queue already, as it was then, as job {waiting}")
             return waiting
-        return self.submit(work, job_name(work.sweep))
+        readable = re.sub("[^a-z0-9]+", "-", work.sweep.lower())
+        name = f"sweepd-{readable}"[:38].rstrip("-")
+        return self.submit(work, f"{name}-{secrets.token_hex(4)}")
 
     @abstractmethod
     def submit(self, work: Work, job: str) -> str:
-        """Hands a sweep over as a job of this name. Returns the job."""
-
-    @abstractmethod
-    def draft(self, work: Work) -> str: ...
-
-
-def job_name(sweep: str, longest: int = 47) -> str:
-    """Returns a name that no other job has, of small letters, digits and hyphens."""
-    readable = re.sub("[^a-z0-9]+", "-", sweep.lower())
-    return f"sweepd-{readable}"[: longest - 9].rstrip("-") + f"-{secrets.token_hex(4)}"
+        """Hands a sweep over as a job of this name, which no other job has. Returns the job."""
 
 
 def has(*commands: str) -> Iterator[Check]:

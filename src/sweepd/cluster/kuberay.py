@@ -52,19 +52,14 @@ class _Part(BaseModel):
 
 
 def _amount(quantity: str | int | float) -> float:
-    """Returns a quantity of Kubernetes as a number, where `500m` is a half."""
+    """Returns a quantity of Kubernetes as a number, where `500m` is a half. Raises ValueError for
+    what is none."""
     text = str(quantity)
     return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
 
 
-def _checked(quantity: str | int | float) -> str | int | float:
-    """Returns the quantity as it is. Raises ValueError for what is no quantity."""
-    _amount(quantity)
-    return quantity
-
-
 class Limits(_Part):
-    cpu: Annotated[str | int | float, AfterValidator(_checked)]
+    cpu: Annotated[str | int | float, AfterValidator(lambda it: _amount(it) and it)]
 
 
 class PodResources(_Part):

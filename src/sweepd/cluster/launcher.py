@@ -116,7 +116,8 @@ class Launcher(Remote):
         self._fill_folder()
         options = []
         if not self._head_is_there():
-            self.refuse_what_fails()
+            if wrong := [f"{one.check}: {one.detail}" for one in self.checks() if not one.ok]:
+                raise EnvironmentFailure("\n".join(("nothing was started:", *wrong)))
         else:
             if failure := self._silent():
                 note(f"{failure}: Ray is started there anew")

@@ -10,8 +10,7 @@ starts there have the variables NAME.
 
     python lab.py --bare ROOT NUMBER       (among the machines)
 
-adds one with a root folder of its own, until its input ends. It shares nothing with the others but
-/media, which is the folder `shared` of FOLDER.
+adds one with a root folder of its own, until its input ends. It shares nothing with the others.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ BARE = (
     + NETWORK
     + """
 mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev
-mount -t tmpfs tmpfs {root}/dev/shm && mount --bind /media {root}/media
+mount -t tmpfs tmpfs {root}/dev/shm
 mkdir -p {root}/run/sshd && exec chroot {root} /usr/sbin/sshd -D -e 2>/mnt/sshd-{number}.log
 """
 )
@@ -75,7 +74,6 @@ def shell(text: str) -> None:
 def main(folder: Path, count: int, variables: list[str]) -> None:
     shell(f"mount --make-rprivate / && mount -t tmpfs tmpfs /run && mount --bind {folder} /mnt")
     shell(OWN.format(root=ROOT))
-    shell("mkdir -p -m 777 /mnt/shared && mount --bind /mnt/shared /media")
     shell("sed s,:/root:,:/home/me:, /etc/passwd >/run/passwd")
     shell("mount --bind /run/passwd /etc/passwd")
     Path("/mnt/sshd_config").write_text(SSHD.format(variables=" ".join(variables)))

@@ -37,7 +37,7 @@ NEWNET = 0x40000000
 
 @pytest.fixture
 def bare(lab: Shell, tmp_path: Path) -> Iterator[Path]:
-    """The root of a fresh machine that runs at `ADDRESS`. It sees /media, as the others do."""
+    """The root of a fresh machine that runs at `ADDRESS`."""
     libc, found = ctypes.CDLL(None), list[socket.socket]()
     process = lab.command[lab.command.index("--target") + 1]
 
@@ -77,7 +77,7 @@ def test_the_setup_commands_of_the_ready_file_are_enough(lab: Shell, bare: Path)
     file = yaml.safe_load((CLUSTERS / "onprem.yaml").read_text())
     file["ray"]["provider"] |= {"head_ip": ADDRESS, "worker_ips": []}
     file["ray"]["auth"] = {"ssh_user": "ubuntu", "ssh_private_key": "/mnt/key"}
-    file |= {"results": "/media/sweeps", "per_trial": {"cpus": 1}, "start_seconds": 300}
+    file |= {"results": "/home/ubuntu/sweeps", "per_trial": {"cpus": 1}, "start_seconds": 300}
     file["nodes"] = {"machine": {"most": 1, "cpus": os.cpu_count(), "gpus": 0}}
     text = yaml.safe_dump(file, width=1000)
     if not reached("github.com"):  # from where uv has its Pythons
@@ -87,7 +87,7 @@ def test_the_setup_commands_of_the_ready_file_are_enough(lab: Shell, bare: Path)
     told = lab.run("launch", "grid.yaml", "--cluster", "bare.yaml", "--yes").stderr
     assert "2 of 2 trials done" in told, told
     [row] = lab.rows("sql", "SELECT host, count(*) AS n FROM attempts GROUP BY ALL",
-                     "--results", "/media/sweeps")  # fmt: skip
+                     "--results", "/mnt/root/home/ubuntu/sweeps")  # fmt: skip
     assert row == {"host": "machine-21", "n": 2}
     assert (bare / "home/ubuntu/.local/bin/uv").exists()
     lab.run("cluster", "down", "bare.yaml", "--yes")

@@ -107,7 +107,12 @@ class GCP(Cloud):
                 yield Check(f"node type {name}", False, _reason(machine))
                 continue
             yield Check(f"node type {name}", True, f"{kind}, {machine['guestCpus']} vCPUs")
-            cards = _cards(config, machine)
+            cards = {
+                one["guestAcceleratorType"]: one["guestAcceleratorCount"]
+                for one in machine.get("accelerators", ())
+            }
+            for one in config.get("guestAccelerators", ()):  # besides those of the machine's type
+                cards[one["acceleratorType"].rpartition("/")[2]] = one["acceleratorCount"]
             for disk in config.get("disks", ()):
                 if image := disk.get("initializeParams", {}).get("sourceImage"):
                     yield _image(ask, name, image, bool(cards))
@@ -139,19 +144,6 @@ def _project_checks(
         yield Check("zone", False, f"{zone} is in {region}, and not in {provider['region']}")
     else:
         yield Check("zone", found["status"] == "UP", f"{zone} is {found['status']}")
-
-
-def _cards(config: Mapping[str, Any], machine: Answer) -> dict[str, int]:
-    """Returns how many cards of each type a node has: those of its machine, and others that its
-    config adds."""
-    own = {
-        one["guestAcceleratorType"]: one["guestAcceleratorCount"]
-        for one in machine.get("accelerators", ())
-    }
-    added = config.get("guestAccelerators", ())
-    return own | {
-        one["acceleratorType"].rpartition("/")[2]: one["acceleratorCount"] for one in added
-    }
 
 
 def _image(ask: Ask, name: str, image: str, cards: bool) -> Check:

@@ -96,7 +96,11 @@ class Hungry(Standard):
 
     def build(self, *given):
         net = super().build(*given)
-        net.held = torch.ones(self.extra, dtype=torch.uint8)
+
+        def eat(net, given):
+            net.held = torch.ones(self.extra, dtype=torch.uint8)
+
+        net.register_forward_pre_hook(eat)
         return net
 """
 LAUNCH = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
@@ -241,11 +245,16 @@ def test_one_trial_beyond_the_memory_and_a_job_that_is_worth_more(shell: Shell) 
     own = CLUSTER.replace("nodes: 2", "nodes: 1").replace("cpus: 1", "cpus: 2")
     shell.write("one.yaml", own.replace("/mnt/results", "/mnt/taken"))
     shell.write("hungry.py", HUNGRY)
-    model = "{name: hungry.py:Hungry, extra: [0, 8_000_000_000], "
+    model = "{name: hungry.py:Hungry, extra: [0, 8000000000], "
     shell.write("hungry.yaml", GRID.replace("{name: standard, ", model).replace("0, 1, 2", "0"))
     client = shell.start("launch", "hungry.yaml", "--cluster", "one.yaml", "--yes")
     assert client.stderr
-    assert any(": failed" in line for line in iter(client.stderr.readline, ""))
+    lines = []
+    for line in client.stderr:
+        lines.append(line)
+        if ": failed" in line:
+            break
+    assert ": failed" in lines[-1], lines
     worth_more = start(shell, "srun", "--partition=high", "--nodes=2", "--mem=4000M", "sleep", "1")
     assert worth_more.wait(timeout=100) == 0
     shell.write("mark", "")

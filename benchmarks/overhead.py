@@ -26,7 +26,6 @@ from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.run import engine
-from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import GridSearch
 from sweepd.store.store import Store
 from sweepd.trial.attempt import REPORTED, Attempt, ledger_columns
@@ -98,11 +97,10 @@ def ours(trials: int) -> tuple[float, int]:
         base = Path(folder)
         planned = plan(parse_grid(GRID.format(seeds=list(range(trials))), "no-op", [], base))
         store = Store.create(str(base / "results"))
-        goal = planned.grid.goal
-        spec = LaunchSpec(store.address, "no-op", base, 1, 30.0, planned.trials, goal, NoOp)
         search = GridSearch(planned)
         search.learn({}, {trial.id for trial in planned.trials})
-        engine.run(spec, search, store, Placement(Resources()), clock, threading.Event())
+        where, stopping = Placement(Resources()), threading.Event()
+        engine.run(search, planned.trials, store, 1, where, clock, stopping, NoOp)
         assert store.read_trials().table.num_rows == trials
     return milliseconds_a_trial(clock.ends), clock.kept
 

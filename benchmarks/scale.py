@@ -58,7 +58,7 @@ from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.run import engine
 from sweepd.run.driver import FILES_WHILE_RUNNING, sweep_info
-from sweepd.run.worker import REPORT_SECONDS, LaunchSpec, slice_seconds
+from sweepd.run.worker import REPORT_SECONDS, slice_seconds
 from sweepd.search.base import GridSearch
 from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store
@@ -134,12 +134,11 @@ def run_fakes(trials: int, reports: int, slots: int = 0) -> CpuClock:
     attempt = type("Fake", (Reporting,), {"REPORTS": reports})
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(f"{folder}/results")
-        base, goal = Path(folder), made.grid.goal
-        spec = LaunchSpec(store.address, "scale", base, 1, 30.0, made.trials, goal, attempt)
         search = GridSearch(made)
         search.learn({}, {trial.id for trial in made.trials})
         with pretended.slots(slots, slots * BETWEEN_EVENTS) if slots else nullcontext():
-            engine.run(spec, search, store, Placement(Resources()), clock, threading.Event())
+            where, stopping = Placement(Resources()), threading.Event()
+            engine.run(search, made.trials, store, 1, where, clock, stopping, attempt)
         assert store.read_trials().table.num_rows == len(made.trials)
     return clock
 

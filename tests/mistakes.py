@@ -118,6 +118,11 @@ class Mistake:
         return next(i for i, line in enumerate(text.splitlines(), 1) if self.at in line)
 
 
+_KEPT = "self.kept = None"
+_MEMORY = "x, _ = self.memory(x)"
+_HEAD = "return self.head(x)"
+_SIZE = '    size_field = "n"'
+_SUM = "str(bits.sum() % 2)"
 IN_MODELS = {
     "a layer of torch's that takes time first": Mistake(
         "batch_first=True", "", "def forward", "rows apart"
@@ -138,10 +143,10 @@ IN_MODELS = {
         "nn.Linear(d, vocab)", "nn.Linear(2 * d, vocab)", "self.head(x)", "outputs"
     ),
     "layers in a Python list": Mistake(
-        "self.kept = None", "self.layers = [nn.Linear(d, d)]", "def __init__", "weights"
+        _KEPT, "self.layers = [nn.Linear(d, d)]", "def __init__", "weights"
     ),
     "first weights from numpy": Mistake(
-        "self.kept = None",
+        _KEPT,
         "self.head.bias.data.copy_(torch.from_numpy(np.random.randn(vocab)))",
         "def build",
         "weights",
@@ -168,22 +173,19 @@ IN_MODELS = {
         "weights",
     ),
     "a state kept from call to call": Mistake(
-        "x, _ = self.memory(x)",
-        "x, self.kept = self.memory(x, self.kept)",
-        "def forward",
-        "repeats",
+        _MEMORY, "x, self.kept = self.memory(x, self.kept)", "def forward", "repeats"
     ),
     "dropout that is always on": Mistake(
-        "return self.head(x)", "return self.head(F.dropout(x, 0.1))", "def forward", "repeats"
+        _HEAD, "return self.head(F.dropout(x, 0.1))", "def forward", "repeats"
     ),
     "a softmax at the end": Mistake(
-        "return self.head(x)", "return self.head(x).softmax(-1)", "def forward", "outputs"
+        _HEAD, "return self.head(x).softmax(-1)", "def forward", "outputs"
     ),
     "more than the outputs returned": Mistake(
-        "return self.head(x)", "return self.head(x), _", "def forward", "outputs"
+        _HEAD, "return self.head(x), _", "def forward", "outputs"
     ),
     "the logarithm of a negative number": Mistake(
-        "return self.head(x)", "return self.head(x).log()", "def forward", "outputs"
+        _HEAD, "return self.head(x).log()", "def forward", "outputs"
     ),
     "`step` that forgets": Mistake(
         "    def forward(self, tokens):",
@@ -224,16 +226,13 @@ IN_MODELS = {
         "cost",
     ),
     "a gradient that is cut": Mistake(
-        "x, _ = self.memory(x)",
-        "x, _ = self.memory(x)\n        x = x.detach()",
-        "def forward",
-        "training",
+        _MEMORY, "x, _ = self.memory(x)\n        x = x.detach()", "def forward", "training"
     ),
     "a layer that `forward` does not use": Mistake(
-        "self.kept = None", "self.spare = nn.Linear(d, d)", "def forward", "training"
+        _KEPT, "self.spare = nn.Linear(d, d)", "def forward", "training"
     ),
     "a complex weight": Mistake(
-        "self.kept = None",
+        _KEPT,
         "self.phase = nn.Parameter(torch.ones(d, dtype=torch.cfloat))",
         "def __init__",
         "weights",
@@ -245,7 +244,7 @@ IN_MODELS = {
         "nn.Embedding(vocab, d)", "nn.Embedding(vocab, d, sparse=True)", "def forward", "training"
     ),
     "a running value that no checkpoint holds": Mistake(
-        "x, _ = self.memory(x)",
+        _MEMORY,
         "if self.training:\n"
         "            self.kept = (self.kept or 0) + 1\n"
         "            x = x * self.kept\n"
@@ -254,7 +253,7 @@ IN_MODELS = {
         "checkpoint",
     ),
     "a buffer that no checkpoint holds": Mistake(
-        "x, _ = self.memory(x)",
+        _MEMORY,
         "if self.training:\n"
         "            self.kept = (self.kept or 0) + 1\n"
         "            if self.kept % 10 == 1:\n"
@@ -266,13 +265,13 @@ IN_MODELS = {
         "checkpoint",
     ),
     "a count that no checkpoint holds": Mistake(
-        "x, _ = self.memory(x)",
+        _MEMORY,
         "self.kept = (self.kept or 0) + self.training\n        x, _ = self.memory(x)",
         "def forward",
         "checkpoint",
     ),
     "numpy's noise in training": Mistake(
-        "x, _ = self.memory(x)",
+        _MEMORY,
         "x, _ = self.memory(x)\n"
         "        if self.training:\n"
         "            x = x * float(np.random.rand())",
@@ -291,12 +290,8 @@ IN_TASKS = {
         "def draw",
         "seeds",
     ),
-    "a word that `vocab` lacks": Mistake(
-        "str(bits.sum() % 2)", "str(bits.sum())", "def draw", "rows"
-    ),
-    "a number as the answer": Mistake(
-        "str(bits.sum() % 2)", "int(bits.sum() % 2)", "def draw", "rows"
-    ),
+    "a word that `vocab` lacks": Mistake(_SUM, "str(bits.sum())", "def draw", "rows"),
+    "a number as the answer": Mistake(_SUM, "int(bits.sum() % 2)", "def draw", "rows"),
     "a number where a word is needed": Mistake(
         "[str(bit) for bit in bits]", "list(bits)", "def draw", "rows"
     ),
@@ -312,7 +307,7 @@ IN_TASKS = {
         "def draw",
         "rows",
     ),
-    "always the same answer": Mistake("str(bits.sum() % 2)", '"1"', "def draw", "answers"),
+    "always the same answer": Mistake(_SUM, '"1"', "def draw", "answers"),
     "always the same problem": Mistake(
         "bits = rng.integers(2, size=self.n)", "bits = np.ones(self.n, int)", "def draw", "rows"
     ),
@@ -330,12 +325,10 @@ IN_TASKS = {
 
 IN_SCORES = {
     "a metric of one's own that nothing reports": Mistake(
-        '    size_field = "n"',
-        '    metrics = {"acc": "up", "far": "down"}\n    size_field = "n"',
-        "class Mine",
+        _SIZE, '    metrics = {"acc": "up", "far": "down"}\n    size_field = "n"', "class Mine"
     ),
     "a wrong name in `scores`": Mistake(
-        '    size_field = "n"',
+        _SIZE,
         '    metrics = {"acc": "up", "far": "down"}\n'
         '    size_field = "n"\n'
         "\n"
@@ -345,7 +338,7 @@ IN_SCORES = {
         "metrics",
     ),
     "random numbers in `scores`": Mistake(
-        '    size_field = "n"',
+        _SIZE,
         '    metrics = {"acc": "up", "far": "down"}\n'
         '    size_field = "n"\n'
         "\n"
@@ -372,7 +365,7 @@ IN_CLASSES = {
         "def prompt_length(self):", "def length_of_prompt(self):", "class Mine"
     ),
     "a field assigned in `__post_init__`": Mistake(
-        '    size_field = "n"',
+        _SIZE,
         '    def __post_init__(self):\n        self.half = self.n // 2\n\n    size_field = "n"',
         "self.half",
     ),

@@ -14,9 +14,8 @@ import torch
 from mistakes import LOOP
 
 from sweepd.check.cases import Finding, Wrong, cases_of
-from sweepd.check.inspection import inspect
-from sweepd.check.models import MODEL_CHECKS, Network
-from sweepd.check.tasks import TASK_CHECKS
+from sweepd.check.inspection import CHECKS, inspect
+from sweepd.check.models import Network
 from sweepd.grid import registry
 from sweepd.grid.costs import costs
 from sweepd.grid.registry import REQUIRED, parameters
@@ -50,54 +49,46 @@ from sweepd.tasks.lis import LIS
 class Problem(LIS):
 """
 
-BUILD = """
+LEAK_BEHIND_A_ZERO = """
     def build(self, vocab, L, capacity, generator):
-        model = super().build(vocab, L, capacity, generator)"""
-LEAK_BEHIND_A_ZERO = (
-    BUILD
-    + """
+        model = super().build(vocab, L, capacity, generator)
         model.gate = torch.nn.Parameter(torch.zeros(1))
         forward = model.logits
         model.logits = lambda x: forward(x + model.gate * x.mean(-2, keepdim=True))
         return model
 """
-)
 
-BATCH = """
-    def batch(self, rng, count, split):
-        batch = super().batch(rng, count, split)
+DRAWN = """
+    def METHOD(self, rng, count, split):
+        batch = super().METHOD(rng, count, split)
         return """
 TASKS = {
     "no generator": (
-        """
-    def sample(self, rng, count, split):
-        return super().sample(np.random.default_rng(3), count, split)
-""",
+        "sample",
+        "super().sample(np.random.default_rng(3), count, split)",
         "gives the same rows for every seed",
     ),
     "id too large": (
-        BATCH + "Batch(np.where(batch.inputs == 5, 99, batch.inputs), batch.targets)",
+        "batch",
+        "Batch(np.where(batch.inputs == 5, 99, batch.inputs), batch.targets)",
         "gives inputs with the id 99 at position",
     ),
     "another ignore": (
-        BATCH + "Batch(batch.inputs, np.where(batch.targets == -1, -100, batch.targets))",
+        "batch",
+        "Batch(batch.inputs, np.where(batch.targets == -1, -100, batch.targets))",
         "or IGNORE = -1 without a target",
     ),
     "one target too few": (
-        BATCH + "Batch(batch.inputs, batch.targets[:, 1:])",
+        "batch",
+        "Batch(batch.inputs, batch.targets[:, 1:])",
         "gives rows that cannot be used",
     ),
     "short ids": (
-        BATCH + "Batch(batch.inputs, batch.targets.astype(np.int32))",
+        "batch",
+        "Batch(batch.inputs, batch.targets.astype(np.int32))",
         "gives targets of type int32",
     ),
-    "no batch": (
-        """
-    def batch(self, rng, count, split):
-        return None
-""",
-        "gives NoneType and Chains where a Batch",
-    ),
+    "no batch": ("batch", "None", "gives NoneType and Chains where a Batch"),
 }
 
 
@@ -115,8 +106,8 @@ def faults(
 def test_what_is_wrong(tmp_path: Path, mistake: str) -> None:
     file = tmp_path / "mine.py"
     if mistake in TASKS:
-        body, said = TASKS[mistake]
-        file.write_text(TASK + body)
+        method, given, said = TASKS[mistake]
+        file.write_text(TASK + DRAWN.replace("METHOD", method) + given)
         few = "task.value_range=5", "task.n=4"  # or no input would be drawn twice
         [fault] = faults("task", tmp_path, *few, task="mine.py:Problem")
     else:
@@ -135,7 +126,7 @@ def test_our_tasks_pass(task: str) -> None:
     found = registry.find_task(task, Path())
     required = {name: 6 for name, field in parameters(found).items() if field.default is REQUIRED}
     problem = found(**required)
-    for check in TASK_CHECKS.values():
+    for check in CHECKS["task"].values():
         assert check(problem)
 
 
@@ -148,7 +139,7 @@ def test_our_models_pass(model: str, task: str) -> None:
     small = {name: value for name, value in SMALL.items() if name in parameters(architecture)}
     network = Network(architecture(**small), problem)
     with torch.no_grad():
-        for check in MODEL_CHECKS.values():
+        for check in CHECKS["model"].values():
             assert check(network)
 
 
@@ -179,12 +170,12 @@ def test_a_state_is_measured(law: Any, said: str) -> None:
     architecture = Told(8, layers=1, heads=2, law=law)
     network = Network(architecture, LIS(8))
     with torch.no_grad():
-        assert MODEL_CHECKS["weights"](network)
+        assert CHECKS["model"]["weights"](network)
         if "states" in said:
             with pytest.raises(Wrong, match=said):
-                MODEL_CHECKS["state"](network)
+                CHECKS["model"]["state"](network)
         else:
-            assert re.match(said, MODEL_CHECKS["state"](network))
+            assert re.match(said, CHECKS["model"]["state"](network))
             assert costs(architecture, 7, 19, 20).state_bytes == 1216
 
 

@@ -6,6 +6,7 @@ cannot end the launch. Covers
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -161,10 +162,7 @@ def test_what_one_trial_leaves_to_the_next_is_found(tmp_path: Path) -> None:
         all_cases = cases_of(parse_grid(f"name: s\n{given}\n", "grid.yaml", [], tmp_path))
         cases += [case for case in all_cases if case.kind in ("trial", "loop")]
     of_model, of_loop, of_shipped = own_process.inspected(cases, tmp_path, print)
-    for findings, what in (
-        (of_model, "the loss of step 1 is "),
-        (of_loop, "acc of row 1 is "),
-    ):
+    for findings, what in ((of_model, "the loss of step 1 is "), (of_loop, "acc of row 1 is ")):
         *right, wrong = findings
         assert all(finding.ok for finding in right), right
         assert (wrong.check, wrong.ok, wrong.raised) == ("fresh", False, False)
@@ -185,13 +183,9 @@ def test_a_launch_tells_of_what_trials_leave_each_time(tmp_path: Path, store: St
 
 def left_behind(folder: Path) -> list[int]:
     """The processes that a test with this folder has started, and that are still there."""
-    pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
-    mark = f"XDG_CACHE_HOME={folder}/".encode()  # which they inherit
-    return [pid for pid in pids if pid != os.getpid() and mark in environment(pid)]
-
-
-def environment(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # it has ended
-        return b""
+    found, mark = [], f"XDG_CACHE_HOME={folder}/".encode()  # which they inherit
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if mark in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return [pid for pid in found if pid != os.getpid()]

@@ -1,6 +1,6 @@
 """What a cluster lacks is told before the first trial, once, and ends the launch: a node, a card
 that torch can use, a module. What a launch may spend ends it, too. The cluster is a Ray of this
-machine whose node claims to have eight cards. Covers `run/spending.py`."""
+machine whose node claims to have eight cards. Covers `run/driver.py`."""
 
 from __future__ import annotations
 

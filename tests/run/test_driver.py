@@ -1,4 +1,5 @@
-"""What a driver locks and looks after while its sweep runs, without Ray."""
+"""What a driver locks and looks after while its sweep runs, without Ray, and what the launch may
+take. `tests/e2e/test_nodes.py` has the dollars of a cluster."""
 
 from __future__ import annotations
 
@@ -9,11 +10,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from simulated import simulated
 from waiting import wait_until
 
+from sweepd.grid.placement import Nodes, Placement, Resources
 from sweepd.grid.trials import Trial
 from sweepd.run import driver
 from sweepd.store.store import Store, SweepInfo
@@ -71,39 +75,27 @@ def test_what_a_driver_holds_is_free_again_when_it_ends_or_fails(tmp_path: Path)
     assert held_elsewhere(store, plan.trials[:7]) == "[] 7"
 
 
-def test_a_request_to_cancel_stops_the_launch(
+def test_a_request_to_cancel_stops_the_launch_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "POLL_SECONDS", 0.01)
-    store, stopping = Store.create(str(tmp_path)), threading.Event()
-    notes: list[str] = []
-    with driver.driving(simulated(), store, stopping, notes.append) as number:
-        assert not stopping.is_set()
-        store.request_cancel(number)
-        assert stopping.wait(30)
-    assert notes == ["cancelled: saving what runs"]
-
-
-def test_a_request_to_cancel_waits_for_no_listing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a bucket with a million objects that may take minutes."""
+    """It waits for no listing, which may take minutes on a bucket with a million objects."""
     monkeypatch.setattr(driver, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(driver, "COMPACTION_SECONDS", 0.0)
     listing, listed = threading.Event(), threading.Event()
 
-    def compact(self: Store, at_least: int, newer: bool = False) -> int:
+    def compact(self: Store, at_least: int, newer: bool) -> int:
         listing.set()
         assert listed.wait(30)
         return 0
 
     monkeypatch.setattr(Store, "compact", compact)
-    store, stopping = Store.create(str(tmp_path)), threading.Event()
-    with driver.driving(simulated(), store, stopping, print) as number:
-        assert listing.wait(30)
+    store, stopping, notes = Store.create(str(tmp_path)), threading.Event(), list[str]()
+    with driver.driving(simulated(), store, stopping, notes.append) as number:
+        assert listing.wait(30) and not stopping.is_set()
         store.request_cancel(number)
         assert stopping.wait(30)
         listed.set()
+    assert notes == ["cancelled: saving what runs"]
 
 
 def test_what_was_saved_of_a_sweep_outlives_its_next_launch() -> None:
@@ -115,3 +107,38 @@ def test_what_was_saved_of_a_sweep_outlives_its_next_launch() -> None:
     again = driver.sweep_info(plan, SweepInfo(goal="", accepted_for=accepted, code_files=files))
     assert again.code_files == {**first.code_files, **files}
     assert again == replace(first, accepted_for=accepted, code_files=again.code_files)
+
+
+def test_nodes_cost_what_their_types_say_from_when_they_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node of an unknown type costs what the dearest of its size does, and one whose size is not
+    known either what the dearest of all does."""
+    types = {"head": Nodes(1, 0, price=1), "a": Nodes(4, 4, 1, 10), "b": Nodes(4, 4, 1, 20)}
+    nodes: list[tuple[str, dict[str, float]]] = [("head", {}), ("a", {"CPU": 4, "GPU": 1})]
+    monkeypatch.setattr(driver, "nodes_and_types", lambda: nodes)
+    monkeypatch.setattr(driver, "LOOK_SECONDS", 0.01)
+    told: list[tuple[float, float]] = []
+    listener: Any = SimpleNamespace(spent=lambda *costs: told.append(costs))
+    place = Placement(Resources(), "there", types, max_dollars=31 / 3600 / 10)
+    stopping, notes = threading.Event(), list[str]()
+    with driver.within_limits(place, listener, stopping, notes.append):
+        assert not stopping.wait(0.05)
+        nodes += [("", {"CPU": 4, "GPU": 1})]
+        assert stopping.wait(30)
+    [note] = notes
+    assert note.startswith("max_dollars: ") and note.endswith("are spent: saving what runs")
+    assert {rate for _, rate in told} == {11, 31}
+    assert driver._an_hour({**types, "c": Nodes(1, 9, price=50)}) == 31
+    nodes += [("starting", {})]
+    assert driver._an_hour(types) == 32, "it has no core yet, as the head"
+
+
+def test_the_hours_of_a_launch_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "LOOK_SECONDS", 0.01)
+    listener: Any = SimpleNamespace()  # it is told of no dollars
+    stopping, notes = threading.Event(), list[str]()
+    place = Placement(Resources(), max_hours=0.05 / 3600)
+    with driver.within_limits(place, listener, stopping, notes.append):
+        assert stopping.wait(30)
+    assert "max_hours: " in notes[0]

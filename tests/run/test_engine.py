@@ -23,7 +23,6 @@ from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.run import engine
 from sweepd.run.tune_hooks import Rules
-from sweepd.run.worker import LaunchSpec
 
 GRID = """
 task: {name: lis, n: 4}
@@ -42,7 +41,7 @@ def rules(stop: Stop, goal: Goal = PLANNED.grid.goal) -> tuple[Rules, tuple[Tria
     trials = tuple(
         replace(trial, values=replace(trial.values, stop=stop)) for trial in PLANNED.trials
     )
-    return Rules(LaunchSpec("", "s", Path(), 1, 1.0, trials, goal, tune=PLANNED.grid.tune)), trials
+    return Rules(PLANNED.grid.model_copy(update={"goal": goal}), trials), trials
 
 
 VALUES = st.lists(st.sampled_from([0.0, 0.1, 0.11, 0.12, 0.5, 0.9]), min_size=1, max_size=20)

@@ -25,13 +25,7 @@ from sweepd.grid.trials import Trial
 from sweepd.grid.yamlfile import parse
 from sweepd.run import launching
 from sweepd.run.driver import sweep_info
-from sweepd.run.launching import (
-    cancel,
-    estimate,
-    per_trial,
-    planned,
-    saved_grid,
-)
+from sweepd.run.launching import cancel, estimate, per_trial, planned, saved_grid
 from sweepd.store.store import Store
 from sweepd.trial.attempt import ledger_columns
 from sweepd.trial.record import changed_settings, record_of
@@ -177,7 +171,8 @@ def test_trials_of_another_code_are_named_and_counted_once_accepted(store: Store
     [code] = made.codes
     files = {file: "changed" if "lis" in file else d for file, d in made.codes[code].files.items()}
     older = [replace(trial, id=f"old{i}", code="old") for i, trial in enumerate(made.trials[:4])]
-    save(store, made, code_files={"old": files})
+    # It was accepted in place of an earlier code, and so of no later one.
+    save(store, made, code_files={"old": files}, accepted_for={"old": ("earlier",)})
     end(store, older, acc=0.5)
 
     found = planned(grid(), store)
@@ -193,21 +188,8 @@ def test_trials_of_another_code_are_named_and_counted_once_accepted(store: Store
     assert (len(taken.standing.done), len(taken.standing.other)) == (4, 0)
     save(store, taken.plan)
     assert len(planned(grid(), store).standing.done) == 4
-    assert store.load_sweep("small").accepted_for == {"old": (code,)}
-
-
-def test_a_code_is_accepted_in_place_of_the_present_one_and_of_no_later_one(store: Store) -> None:
-    made = plan(grid())
-    [code] = made.codes
-    end(store, [replace(trial, id=f"old{i}", code="old") for i, trial in enumerate(made.trials)])
-    save(store, made, accepted_for={"old": ("earlier",)})
-    found = planned(grid(), store)
-    assert (len(found.standing.done), len(found.standing.other)) == (0, len(made.trials))
-    save(store, planned(grid(), store, codes="all").plan)
-    assert len(planned(grid(), store).standing.done) == len(made.trials)
-    assert store.load_sweep("small").accepted_for == {"old": (code,)}
     past = store.load_sweep("small")
-    assert sweep_info(made, past).accepted_for == past.accepted_for
+    assert sweep_info(made, past).accepted_for == past.accepted_for == {"old": (code,)}
 
 
 def test_a_promotion_runs_stopped_trials_in_full(store: Store) -> None:

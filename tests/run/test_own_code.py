@@ -93,10 +93,10 @@ def test_files_are_kept_once_and_by_content(folder: Path, store: Store) -> None:
     assert packages == {"own_pack_b/__init__.py", "own_pack_b/net.py"}
     assert len(kept(store)) == 5
     first = next(iter(info.sources.values()))
-    assert (
-        store.read_source(first["beside"]["../lib/task.py"])
-        == (folder.parent / "lib/task.py").read_bytes()
-    )
+    task = (folder.parent / "lib/task.py").read_bytes()
+    assert store.read_source(first["beside"]["../lib/task.py"]) == task
+    with folder_of("s", info, store, pytest.fail) as base:
+        assert base == folder, "it is there, and is used"
 
 
 def test_what_sweepd_brings_is_not_kept(folder: Path, store: Store) -> None:
@@ -142,27 +142,15 @@ def test_the_latest_code_is_put_back(folder: Path, store: Store) -> None:
         assert (base / "v1.py").read_text().endswith("A = 1\n")
 
 
-def test_a_folder_that_is_there_is_used(folder: Path, store: Store) -> None:
-    driver._save(planned(folder), store)
-    said: list[str] = []
-    with folder_of("s", store.load_sweep("s"), store, said.append) as base:
-        assert base == folder and not said
-
-
-def test_a_file_that_is_too_large(folder: Path, store: Store) -> None:
-    (folder / "beside_own_code.py").write_text(f"LEVEL = 3\nDATA = '{'x' * MOST_BYTES}'\n")
-    with pytest.raises(
-        UserError, match=r"beside_own_code.py: 1,048,.* bytes are too many for code"
-    ):
-        driver._save(planned(folder), store)
-    assert store.sweeps() == []
-
-
-def test_a_file_that_changed_meanwhile(folder: Path, store: Store) -> None:
+def test_a_file_that_is_too_large_or_changed_meanwhile(folder: Path, store: Store) -> None:
     found = planned(folder)
     (folder / "v1.py").write_text(f"{NET}\nA = 1\n")
     with pytest.raises(UserError, match=r"v1.py:Net was changed meanwhile; launch again"):
         driver._save(found, store)
+    (folder / "beside_own_code.py").write_text(f"LEVEL = 3\nDATA = '{'x' * MOST_BYTES}'\n")
+    with pytest.raises(UserError, match=r"own_code.py: 1,048,.* bytes are too many for code"):
+        driver._save(planned(folder), store)
+    assert store.sweeps() == []
 
 
 @pytest.mark.parametrize("edit", ["changed", "gone", "helper"])
@@ -222,31 +210,29 @@ def test_a_program_finds_the_data_of_its_folder_beside_a_copy(folder: Path, stor
         assert base != folder and (base / "data.csv").read_text() == "7"
 
 
-@pytest.mark.parametrize("damage", ["", "changed"])
-def test_kept_code_that_is_damaged_or_gone(folder: Path, store: Store, damage: str) -> None:
-    driver._save(planned(folder), store)
-    shutil.rmtree(folder.parent)
-    for path in Path(store.address, "code").iterdir():
-        if damage:
-            path.chmod(0o600)
-            path.write_text(damage)
-        else:
-            path.unlink()
-    with (
-        pytest.raises(EnvironmentFailure, match="is damaged" if damage else "is missing"),
-        folder_of("s", store.load_sweep("s"), store, lambda line: None),
-    ):
-        pass
-
-
-def test_nothing_is_written_outside(folder: Path, store: Store) -> None:
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("gone", "is missing"),
+        ("changed", "is damaged"),
+        ("moved", r"\.\./\.\./evil.py lies outside"),
+    ],
+)
+def test_kept_code_that_cannot_be_put_back(
+    folder: Path, store: Store, damage: str, told: str
+) -> None:
     """Whoever sent the store may have changed the paths in it."""
     driver._save(planned(folder), store)
     shutil.rmtree(folder.parent)
-    path = Path(store.address, "sweeps/s/sweep.json")
-    path.write_text(path.read_text().replace('"own_pack_b/net.py"', '"../../evil.py"'))
+    for path in Path(store.address, "code").iterdir() if damage != "moved" else ():
+        path.unlink()
+        if damage == "changed":
+            path.write_text(damage)
+    saved = Path(store.address, "sweeps/s/sweep.json")
+    if damage == "moved":
+        saved.write_text(saved.read_text().replace('"own_pack_b/net.py"', '"../../evil.py"'))
     with (
-        pytest.raises(EnvironmentFailure, match=r"\.\./\.\./evil.py lies outside"),
+        pytest.raises(EnvironmentFailure, match=told),
         folder_of("s", Store.open(store.address).load_sweep("s"), store, lambda line: None),
     ):
         pass

@@ -12,7 +12,6 @@ import pytest
 from sweepd.errors import UserError
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
-from sweepd.grid.trials import Trial
 from sweepd.query.answers import ask
 from sweepd.query.selection import codes
 from sweepd.run import driver
@@ -50,16 +49,13 @@ def planned(folder: Path, name: str, models: str) -> Plan:
     return plan(parse_grid(text, "grid.yaml", [], folder))
 
 
-def end(store: Store, name: str, trial: Trial, **changes: object) -> None:
-    acc = ACC.get(trial.model_name, (0.95, 0.95))[trial.axes["d"] == 8]
-    score = {"status": "completed", "acc": acc, "correct": round(1000 * acc), "total": 1000}
-    store.write_trials([{**ledger_columns(trial, 1001, name), **score, "step": 1000, **changes}])
-
-
 def launched(store: Store, found: Plan) -> None:
     driver._save(found, store)
     for trial in found.trials:
-        end(store, found.grid.name, trial)
+        acc = ACC.get(trial.model_name, (0.95, 0.95))[trial.axes["d"] == 8]
+        score = {"status": "completed", "acc": acc, "correct": round(1000 * acc), "total": 1000}
+        row = ledger_columns(trial, 1001, found.grid.name) | score | {"step": 1000}
+        store.write_trials([row])
 
 
 def answers(store: Store, *sweeps: str) -> dict[str, tuple[float | None, float | None]]:
@@ -77,10 +73,15 @@ def store(tmp_path: Path) -> Store:
 BOTH = {"v1.py:Net": (8, 0.95), "v2.py:Net": (4, 0.95)}
 
 
-def test_one_sweep_over_both_shows_both(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("codes", [1, 2])
+def test_one_sweep_over_both_shows_both(store: Store, tmp_path: Path, codes: int) -> None:
+    """They are two classes even while their text is still the same."""
+    write(tmp_path, "v2.py", codes)
     found = planned(tmp_path, "s", "[v1.py:Net, v2.py:Net]")
     launched(store, found)
-    assert len({trial.config for trial in found.trials}) == len(found.trials) == 4
+    assert len({trial.code for trial in found.trials}) == codes
+    for name in ("config", "id", "trunk"):
+        assert len({getattr(trial, name) for trial in found.trials}) == len(found.trials) == 4
     assert answers(store) == BOTH
 
 
@@ -104,21 +105,8 @@ def test_what_another_code_did_is_not_the_other_class_s(store: Store, tmp_path: 
     assert len(found.other) == 2
 
 
-def test_copies_of_one_file_are_two_classes(store: Store, tmp_path: Path) -> None:
-    """They are two classes even while their text is still the same."""
-    write(tmp_path, "v2.py", 1)
-    found = planned(tmp_path, "s", "[v1.py:Net, v2.py:Net]")
-    assert len({trial.code for trial in found.trials}) == 1
-    assert len({trial.id for trial in found.trials}) == len({t.trunk for t in found.trials}) == 4
-    launched(store, found)
-    assert answers(store) == BOTH
-
-
 def test_an_alias_is_found_by_questions(store: Store, tmp_path: Path) -> None:
-    found = planned(tmp_path, "s", "v1.py:Net, as: net")
-    driver._save(found, store)
-    for trial in found.trials:
-        end(store, "s", trial)
+    launched(store, planned(tmp_path, "s", "v1.py:Net, as: net"))
     assert answers(store) == {"net": (4, 0.95)}
     write(tmp_path, "v1.py", 3)
     driver._save(planned(tmp_path, "s", "v1.py:Net, as: net"), store)

@@ -7,13 +7,13 @@ killed. All of it without Ray: `tests/e2e/test_clusters.py` asks several raylets
 from __future__ import annotations
 
 import multiprocessing
-import pickle
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from faulty import fail
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated import simulated
@@ -22,17 +22,16 @@ from sweepd.errors import EnvironmentFailure
 from sweepd.grid.placement import Nodes, Placement, Resources
 from sweepd.run.engine import at_once
 from sweepd.run.hanging import SHARE, stepping, watched
-from sweepd.run.tune_hooks import Watchdog
+from sweepd.run.tune_hooks import Supervisor
 from sweepd.run.worker import (
     REPORT_SECONDS,
     REPORTS_SHARE,
     SLICES_TO_HANG,
-    LaunchSpec,
     flush_seconds,
     reach,
     slice_seconds,
 )
-from sweepd.search.base import MOST_MOVES
+from sweepd.search.base import MOST_MOVES, GridSearch
 from sweepd.store.store import Store
 
 
@@ -47,29 +46,16 @@ def test_the_driver_hears_of_few_enough_trials_a_second(slots: int, hang_seconds
         assert seconds == min(slice_seconds(slots, 0.0), hang_seconds / SLICES_TO_HANG)
 
 
-def test_what_every_worker_gets_does_not_grow_with_the_trials() -> None:
-    """Each would unpickle all of them: of 96,000 these are 157 MB."""
-
-    def size(seeds: int) -> int:
-        made = simulated(f"seeds={list(range(seeds))}")
-        spec = LaunchSpec("", "s", Path(), 1, 1.0, made.trials, made.grid.goal)
-        return len(pickle.dumps(spec.for_workers()))
-
-    assert size(1) == size(40) < 1000
-
-
 @given(st.lists(st.integers(0, 5), min_size=30, max_size=30))
 def test_a_trial_moves_as_often_as_it_gets_on(gains: list[int]) -> None:
     """A trial that loses its node without a newer checkpoint too often has brought it down."""
-    made = simulated()
-    spec = LaunchSpec("", "s", Path(), 1, 1.0, made.trials, made.grid.goal)
-    nothing: Any = None
-    watchdog = Watchdog(spec, nothing, nothing, nothing, nothing, lambda: True)
+    made, nothing = simulated(), cast(Any, None)
+    supervisor = Supervisor(GridSearch(made), nothing, nothing, nothing, nothing, nothing)
     step, in_vain = 0, 0
     for gain in gains:
         step += gain
         in_vain = 0 if gain else in_vain + 1
-        assert watchdog._may_move(made.trials[0], step) is (in_vain <= MOST_MOVES)
+        assert supervisor._may_move(made.trials[0], step) is (in_vain <= MOST_MOVES)
 
 
 def test_metrics_go_with_checkpoints_where_many_trials_run() -> None:
@@ -115,7 +101,10 @@ def test_a_trial_that_no_node_holds_is_refused(alive: list[dict[str, Any]]) -> N
 
 
 @pytest.mark.usefixtures("alive")
-def test_a_node_reaches_the_results_of_the_launch_alone(tmp_path: Path) -> None:
+def test_a_node_reaches_the_results_of_the_launch_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says its name where it does not, or cannot write there."""
     store = Store.create(str(tmp_path / "shared"))
     number = store.new_launch({"sweep": "s", "pid": 1})
     record = store.launch(number)
@@ -131,20 +120,10 @@ def test_a_node_reaches_the_results_of_the_launch_alone(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailure, match=elsewhere):
         reach(str(tmp_path / "nothing"), number, record)
 
-
-@pytest.mark.usefixtures("alive")
-def test_a_node_that_cannot_write_says_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = Store.create(str(tmp_path))
-    number = store.new_launch({"sweep": "s"})
-
-    def refuse(self: Store) -> None:
-        raise EnvironmentFailure("cannot write: Read-only file system")
-
-    monkeypatch.setattr(Store, "check_writable", refuse)
+    refusal = EnvironmentFailure("cannot write: Read-only file system")
+    monkeypatch.setattr(Store, "check_writable", lambda self: fail(refusal))
     with pytest.raises(EnvironmentFailure, match=r"node .* \(10.0.0.7\): cannot write: Read-only"):
-        reach(store.address, number, store.launch(number))
+        reach(store.address, number, record)
 
 
 ENOUGH = 60.0

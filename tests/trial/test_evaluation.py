@@ -30,14 +30,7 @@ from sweepd.tasks.edit_distance import EditDistance
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
-from sweepd.trial.evaluation import (
-    ROWS_AT_ONCE,
-    Profile,
-    decode,
-    evaluate,
-    loss_of,
-    worth_of,
-)
+from sweepd.trial.evaluation import ROWS_AT_ONCE, Profile, decode, evaluate, loss_of, worth_of
 from sweepd.trial.training import Training
 
 TASKS: list[ChainTask] = [

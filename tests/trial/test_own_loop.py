@@ -9,10 +9,6 @@ from pathlib import Path
 import pytest
 from faults import Runs
 
-from sweepd.grid.metrics import RANGES
-from sweepd.limits import LARGEST_INT
-from sweepd.trial.user_values import LIMITS, TOTAL
-
 LOOP = '''
 import json, random
 from dataclasses import dataclass
@@ -174,22 +170,11 @@ def test_a_wrong_start_or_save_too(runs: Loops) -> None:
         assert error.startswith(runs.place(f"def {place}")) and message in error
 
 
-def test_a_state_that_cannot_be_loaded_is_told_with_its_line(runs: Loops) -> None:
-    runs.write("pass", ("self.at = json.loads(data)", "self.at = json.loads(data)['at']"))
-    runs.at(runs.trial(), 1).interrupt()
-    ending = runs.run()
-    assert ending["status"] == "failed"
-    assert ending["error"].startswith(f"{runs.place('self.at = json.loads')}TypeError: ")
-
-
 def test_an_exception_is_told_with_its_line(runs: Loops) -> None:
+    """Also one in `load`, of a state that it has saved itself."""
     runs.write("assert self.at > 9, 'too near'")
     error = runs.run()["error"]
     assert error == f"{runs.place('assert')}AssertionError: too near"
-
-
-def test_the_limits_of_its_scores_are_those_of_all_trials() -> None:
-    assert {name: LIMITS[name] for name in ("acc", "loss")} == {
-        name: RANGES[name] for name in ("acc", "loss")
-    }
-    assert LIMITS[TOTAL] == (0, LARGEST_INT)
+    runs.write("pass", ("self.at = json.loads(data)", "self.at = json.loads(data)['at']"))
+    runs.at(runs.trial(), 1).interrupt()
+    assert runs.run()["error"].startswith(f"{runs.place('self.at = json.loads')}TypeError: ")

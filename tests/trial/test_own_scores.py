@@ -174,7 +174,6 @@ def test_what_is_no_finite_number_is_a_fail_that_says_where(tmp_path: Path, valu
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('{"far": ', '{"near": ', "Copy.scores reported 'near' (str), which its `metrics` do not"),
         ('{"far": FAR}', "FAR", "it must return a mapping of its metrics (far)"),
         (".all(axis=1)", ".all()", "it must return an array of bool, (2, 4) or (2,)"),
         (".all(axis=1)", ".sum(axis=1)", "it must return an array of bool, (2, 4) or (2,)"),
@@ -202,7 +201,6 @@ def test_its_trials_have_its_metrics(tmp_path: Path) -> None:
         ('"far": "down"}', '"far": "low"}', "far < 1", "the metric far: 'low'; say 'up' if more"),
         ('{"acc": "up", "loss": "down", "far": "down"}', '("acc", "far")', "far < 1",
          "do not say whether more of far is better; write a mapping, as {'far': 'up'}, or 'down'"),
-        ("def scores", "def marks", "far < 1", "has the metric far, and no `scores(self, found,"),
         ('"far": "down"}', '"lr": "down"}', "lr < 1", "a metric lr, the name of a setting of the"),
         ("", "", "far > 1", "for task.py:Copy, less far is better; write far < 1"),
         ("", "", "near < 1", "task.py:Copy reports no near"),

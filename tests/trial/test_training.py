@@ -41,14 +41,7 @@ from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
 from sweepd.trial.generators import seed_torch
 from sweepd.trial.runs import Result, StepRow
-from sweepd.trial.training import (
-    LOG_EVERY,
-    AdamW,
-    Stream,
-    Training,
-    generator,
-    lr_factor,
-)
+from sweepd.trial.training import LOG_EVERY, AdamW, Stream, Training, generator, lr_factor
 
 TASK = LIS(n=4, value_range=8)
 EVALUATE = Evaluate(check_every=30, check_samples=32, verdict_samples=64)

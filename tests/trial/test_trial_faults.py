@@ -16,6 +16,7 @@ from sweepd.errors import EnvironmentFailure
 from sweepd.store.store import Store
 from sweepd.trial import attempt
 from sweepd.trial.attempt import MOST_PRINTED, MOST_TOLD, Attempt
+from sweepd.trial.runs import Run
 
 GRID = """
 task: {name: TASK, n: 3, value_range: 64}
@@ -89,24 +90,19 @@ def test_a_flood_of_output_is_cut(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Attempt, Store]:
-    """An attempt on its way, and its store, which refuses metrics from now on."""
+    """An attempt on its way, with a row that waits, and its store, which refuses metrics."""
     monkeypatch.setenv("SWEEPD_RESCUE", str(tmp_path / "rescue"))
     store = Store.create(str(tmp_path / "store"))
     attempt = faults.attempt(store, 1001, checkpoint_seconds=1e9)
     attempt.advance(0.0)
-
-    def refuse(rows: object) -> None:
-        raise EnvironmentFailure("disk full")
-
-    monkeypatch.setattr(store, "write_metrics", refuse)
+    attempt.pending = [{"id": attempt.trial.id, "attempt": 1001, "step": 1, "loss": 1.0}]
+    full = EnvironmentFailure("disk full")
+    monkeypatch.setattr(store, "write_metrics", lambda rows: faulty.fail(full))
     return attempt, store
 
 
-def test_it_is_saved_elsewhere_and_taken_in_by_the_next(
-    broken: tuple[Attempt, Store], tmp_path: Path
-) -> None:
+def test_it_is_saved_elsewhere_and_taken_in_by_the_next(broken: tuple[Attempt, Store]) -> None:
     attempt, store = broken
-    attempt.pending.append({"id": attempt.trial.id, "attempt": 1001, "step": 1, "loss": 1.0})
     assert attempt.training is not None
     step = attempt.training.step
     with pytest.raises(EnvironmentFailure, match=r"disk full; trial \w+ is saved in .*rescue"):
@@ -124,12 +120,8 @@ def test_code_that_cannot_save_its_state_fails_and_the_failure_is_kept(
     broken: tuple[Attempt, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempt, store = broken
-
-    def snapshot() -> bytes:
-        raise RuntimeError("cannot be pickled")
-
-    attempt.pending.append({"id": attempt.trial.id, "attempt": 1001, "step": 1, "loss": 1.0})
-    monkeypatch.setattr(attempt.training, "snapshot", snapshot)
+    fault = RuntimeError("cannot be pickled")
+    monkeypatch.setattr(attempt.training, "snapshot", lambda: faulty.fail(fault))
     with pytest.raises(EnvironmentFailure, match=r"disk full; trial \w+ is saved in .*rescue"):
         attempt.interrupt()
     again = Store.open(store.address)
@@ -143,12 +135,8 @@ def test_where_nothing_can_be_saved_the_last_checkpoint_counts(
     broken: tuple[Attempt, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempt, store = broken
-
-    def nowhere() -> Store:
-        raise EnvironmentFailure("no room")
-
-    monkeypatch.setattr(store, "spill_store", nowhere)
-    attempt.pending.append({"id": attempt.trial.id, "attempt": 1001, "step": 1, "loss": 1.0})
+    full = EnvironmentFailure("no room")
+    monkeypatch.setattr(store, "spill_store", lambda: faulty.fail(full))
     with pytest.raises(EnvironmentFailure, match="continues from its last checkpoint: no room"):
         attempt.interrupt()
     assert attempt.status is None
@@ -159,7 +147,11 @@ def test_an_attempt_that_has_ended_loses_nothing(
 ) -> None:
     attempt, _ = broken
     attempt.pending.clear()
-    attempt.interrupt()
-    with pytest.raises(EnvironmentFailure, match="nothing of trial"), attempt._saving_elsewhere():
+
+    def end(run: Run) -> None:
+        attempt._end("interrupted")
         raise EnvironmentFailure("disk full")
+
+    with pytest.raises(EnvironmentFailure, match="nothing of trial"):
+        attempt._safely(end)
     assert not Path(tmp_path / "rescue").exists()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sweepd.grid.axes import Block, Point
 from sweepd.grid.fingerprint import is_program
 from sweepd.grid.registry import fields_of
 from sweepd.grid.spec import Grid
@@ -89,82 +88,68 @@ class Wrong(Exception):
         self.culprits = culprits
 
 
-Chosen = tuple[Block, Point]
+def checks_of(owner: object) -> dict[str, Callable[[Any], str]]:
+    """Returns the checks of a class or a module by name: its functions `check_…`, in the order in
+    which they are written, so that each may rely on those before it."""
+    return {
+        name.removeprefix("check_").replace("_", " "): check
+        for name, check in vars(owner).items()
+        if name.startswith("check_")
+    }
 
 
 def cases_of(grid: Grid) -> list[Case]:
     """Returns the cases of a grid: each task and each model at its smallest and its largest size,
-    and each in the smallest trial. A grid of loops has each loop at its smallest size. A program is
-    no case (`check.programs`).
+    and each in the smallest trial. A grid of loops has each loop at its smallest size, since a
+    larger one may take long. A program is no case (`tried`).
 
     A model's width is always the smallest. What is wrong with a wide model is wrong with a narrow
     one too, and is seen sooner there.
     """
-    if grid.blocks["loop"]:
-        loops = [block for block in grid.blocks["loop"] if not is_program(block.where)]
-        return [_loop_case(block) for block in loops]
-    tasks = sorted(_choices(grid, "task"), key=lambda choice: choice[1].value.size)
-    # A model without a width counts as the narrowest.
-    models = sorted(_choices(grid, "model"), key=lambda c: float(getattr(c[1].value, "d", 0)))
-    batch_size = min(point.value.batch_size for _, point in _choices(grid, "train"))
-
-    def case(kind: CaseKind, task: Chosen, model: Chosen) -> Case:
-        return Case(
-            kind,
-            "smallest",
-            task_name=task[0].name,
-            task_where=task[0].where,
-            task=fields_of(task[1].value),
-            model_name=model[0].name,
-            model_where=model[0].where,
-            model=fields_of(model[1].value),
-            size=task[1].value.size,
-            batch_size=batch_size,
-            lengths=tuple(grid.lengths),
-        )
-
     cases: list[Case] = []
+    for block in grid.blocks["loop"]:
+        if not is_program(block.where):
+            loop: Any = min((point.value for point in block.points), key=_loop_size)
+            of_loop = block.name, block.where, fields_of(loop)
+            cases.append(Case("loop", "smallest", loop.task, "", {}, *of_loop, _loop_size(loop), 0))
+    if grid.blocks["loop"]:
+        return cases
+    tasks, models = (
+        [(block, point.value) for block in grid.blocks[kind] for point in block.points]
+        for kind in ("task", "model")
+    )
+    tasks.sort(key=lambda one: one[1].size)
+    # A model without a width counts as the narrowest.
+    models.sort(key=lambda one: float(getattr(one[1], "d", 0)))
+    # Each class with what it is looked at in, by size.
+    classes: list[tuple[CaseKind, list[tuple[Any, Any]]]] = []
     for block in grid.blocks["task"]:
-        own = [choice for choice in tasks if choice[0].where == block.where]
-        cases += _both_ends([case("task", task, models[0]) for task in own])
+        ours = [(task, models[0]) for task in tasks if task[0].where == block.where]
+        classes.append(("task", ours))
     for block in grid.blocks["model"]:
-        narrow = next(choice for choice in models if choice[0].where == block.where)
-        cases += _both_ends([case("model", task, narrow) for task in tasks])
-    for block in grid.blocks["task"]:
-        small = next(choice for choice in tasks if choice[0].where == block.where)
-        cases.append(case("trial", small, models[0]))
-    for block in grid.blocks["model"]:
-        narrow = next(choice for choice in models if choice[0].where == block.where)
-        cases.append(case("trial", tasks[0], narrow))
+        narrow = next(model for model in models if model[0].where == block.where)
+        classes.append(("model", [(task, narrow) for task in tasks]))
+    batch_size = min(point.value.batch_size for one in grid.blocks["train"] for point in one.points)
+    trials: list[Case] = []
+    for kind, pairs in classes:
+        first, last = (
+            Case(
+                kind,
+                "smallest",
+                *(task[0].name, task[0].where, fields_of(task[1])),
+                *(model[0].name, model[0].where, fields_of(model[1])),
+                task[1].size,
+                batch_size,
+                tuple(grid.lengths),
+            )
+            for task, model in (pairs[0], pairs[-1])
+        )
+        trials.append(replace(first, kind="trial"))
+        cases += [first] * (last.size > first.size)
+        cases.append(replace(last, extent="largest"))
+    cases += trials
     return [one for i, one in enumerate(cases) if one not in cases[:i]]
 
 
-def _choices(grid: Grid, kind: str) -> Iterator[Chosen]:
-    for block in grid.blocks[kind]:
-        yield from ((block, point) for point in block.points)
-
-
-def _both_ends(cases: list[Case]) -> list[Case]:
-    """Returns the smallest and the largest of cases, which come sorted by size."""
-    smallest, largest = cases[0], replace(cases[-1], extent="largest")
-    return [smallest, largest] if largest.size > smallest.size else [largest]
-
-
-def _loop_case(block: Block) -> Case:
-    """Returns the case of a loop at its smallest size, since a larger one may take long."""
-    value: Any = min(
-        (point.value for point in block.points),
-        key=lambda value: getattr(value, value.size_field),
-    )
-    return Case(
-        kind="loop",
-        extent="smallest",
-        task_name=value.task,
-        task_where="",
-        task={},
-        model_name=block.name,
-        model_where=block.where,
-        model=fields_of(value),
-        size=getattr(value, value.size_field),
-        batch_size=0,
-    )
+def _loop_size(loop: Any) -> Any:
+    return getattr(loop, loop.size_field)

@@ -1,4 +1,5 @@
 """Inspects a task, a model, both in a trial, or a loop: says what is right, or what is wrong where.
+A program is tried: one trial at the smallest size begins, is ended after a row, and goes on.
 
 These are the checks of `sweepd check`. Those of tasks, models and loops run by themselves before
 the first trial of a user's class.
@@ -6,26 +7,26 @@ the first trial of a user's class.
 
 from __future__ import annotations
 
+import io
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sweepd.check.cases import Case, CaseKind, Finding, Wrong
-from sweepd.check.models import MODEL_CHECKS, Network
-from sweepd.check.tasks import TASK_CHECKS, commonest
-from sweepd.check.training import (
-    LOOP_CHECKS,
-    TRIAL_CHECKS,
-    Diverged,
-    Elsewhere,
-    Rehearsal,
-    Tryout,
-)
-from sweepd.errors import SweepdError
+from sweepd.check import tasks
+from sweepd.check.cases import Case, CaseKind, Finding, Wrong, checks_of
+from sweepd.check.models import Network
+from sweepd.check.training import Diverged, Rehearsal, Tried, Tryout
+from sweepd.errors import SweepdError, UserError
 from sweepd.grid import registry
+from sweepd.grid.fingerprint import is_program
+from sweepd.grid.placement import Resources
+from sweepd.grid.plan import plan
 from sweepd.grid.spec import Grid
 from sweepd.grid.user_files import (
     WRONG_CALL,
@@ -36,45 +37,40 @@ from sweepd.grid.user_files import (
 )
 from sweepd.run.launching import Site, per_trial
 from sweepd.trial.generators import preserved
+from sweepd.trial.program import ProgramRun
+from sweepd.trial.runs import StepRow
 from sweepd.trial.user_values import Unusable
 
 CHECKS: dict[CaseKind, Mapping[str, Callable[[Any], str]]] = {
-    "task": TASK_CHECKS,
-    "model": MODEL_CHECKS,
-    "loop": LOOP_CHECKS,
-    "trial": TRIAL_CHECKS,
-    "second trial": {"fresh": Rehearsal.check_second},
+    "task": checks_of(tasks),
+    "model": checks_of(Network),
+    "loop": checks_of(Tryout),
+    "trial": checks_of(Rehearsal),
+    "second trial": {"fresh": Rehearsal.second},
 }
-CULPRITS: dict[CaseKind, tuple[str, ...]] = {
-    "task": ("draw", "fill", "sample", "batch"),
-    "model": ("forward", "build"),
-    "loop": ("start",),
-    "trial": ("forward", "build"),
-    "second trial": ("forward", "build"),
-}
-"""The methods that stand for a class where a check names no other. They also do where an error
-passed through none of the user's lines, as where sweepd refuses what a method returned."""
-Begin = Callable[[str], None]
-"""A function that is called with the name of each check before it begins, since the check may hang
-or end the process."""
+CULPRITS = {"task": ("draw", "fill", "sample", "batch"), "loop": ("start",)}
+"""The methods that stand for a class where a check names no other, beside those of models. They
+also do where an error passed through none of the user's lines, as where sweepd refuses what a
+method returned."""
+MOST_SECONDS = 120.0
+"""The most seconds until a row of a program."""
+MARK_SECONDS = 2.0
+"""The most seconds after the first row until the program has saved itself."""
 
 
 def inspect(
     case: Case,
     base: Path,
-    begin: Begin = lambda check: None,
-    elsewhere: Elsewhere | None = None,
+    begin: Callable[[str], None] = lambda check: None,
+    fresh: Connection | None = None,
 ) -> Iterator[Finding]:
-    """Yields what each check of a case says. The first that sees something wrong is the last."""
+    """Yields what each check of a case says. The first that sees something wrong is the last.
+
+    begin: is called with the name of each check before it begins, since the check may hang or end
+    the process. fresh: see `Tried.fresh`.
+    """
     begin("made")
-    make = maker(case, base, elsewhere)
-    subject: type
-    if case.kind == "loop":
-        subject = registry.find_loop(case.where, base)
-    elif case.kind == "task":
-        subject = registry.find_task(case.where, base)
-    else:
-        subject = registry.find_model(case.where, base)
+    subject, make = maker(case, base)
     with preserved(), torch.set_grad_enabled(case.kind not in ("task", "model")):
         looked_at: Any = None
         for name, check in CHECKS[case.kind].items():
@@ -82,46 +78,45 @@ def inspect(
             about = name, case.name, str(case)
             try:
                 looked_at = looked_at or make()
-                yield Finding(*about, True, check(looked_at))
-                continue
-            except Wrong as wrong:
-                place = _place(subject, looked_at, *(wrong.culprits or CULPRITS[case.kind]))
-                yield Finding(*about, False, str(wrong), place)
-            except Unusable as error:
-                place = error.place or _place(subject, looked_at, *CULPRITS[case.kind])
-                diverged = isinstance(error, Diverged)
-                yield Finding(*about, False, error.message, place, raised=diverged)
+                if isinstance(looked_at, Tried):
+                    looked_at.fresh = fresh
+                seen = check(looked_at)
             except BaseException as error:  # a user may raise anything
-                if frame := raised_at(error):
+                told, place, statement, raised = error_text(error), "", "", True
+                culprits: tuple[object, ...] = CULPRITS.get(case.kind, ("forward", "build"))
+                if isinstance(error, Wrong):
+                    told, raised, culprits = str(error), False, error.culprits or culprits
+                elif isinstance(error, Unusable):
+                    told, raised, place = error.message, isinstance(error, Diverged), error.place
+                elif frame := raised_at(error):
                     place, statement = f"{frame.filename}:{frame.lineno}", frame.line or ""
-                else:
-                    # Python names a function that was called with the wrong arguments.
-                    called = re.search(rf"\b(\w+){WRONG_CALL}", str(error))
-                    methods = (called[1],) if called else CULPRITS[case.kind]
-                    place, statement = _place(subject, looked_at, *methods), ""
-                yield Finding(*about, False, error_text(error), place, True, statement)
-            return
+                # Python names a function that was called with the wrong arguments.
+                elif called := re.search(rf"\b(\w+){WRONG_CALL}", str(error)):
+                    culprits = (called[1],)
+                place = place or _place(subject, looked_at, *culprits)
+                yield Finding(*about, False, told, place, raised, statement)
+                return
+            yield Finding(*about, True, seen)
 
 
-def maker(case: Case, base: Path, elsewhere: Elsewhere | None = None) -> Callable[[], Any]:
-    """Returns a function that makes what the checks of a case look at. The user's code may raise in
-    it. Raises UserError for a class that cannot be used."""
+def maker(case: Case, base: Path) -> tuple[type, Callable[[], Any]]:
+    """Returns the class that is inspected, and a function that makes what the checks look at. The
+    user's code may raise in it. Raises UserError for a class that cannot be used."""
     if case.kind == "loop":
         loop = registry.find_loop(case.where, base)
-        return lambda: Tryout(loop(**case.model), elsewhere)
+        return loop, lambda: Tryout(loop(**case.model))
     task_class = registry.find_task(case.task_where, base)
     model_class = registry.find_model(case.model_where, base)
+    if case.kind == "task":
+        return task_class, lambda: task_class(**case.task)
 
     def make() -> Any:
-        task = task_class(**case.task)
-        if case.kind == "task":
-            return task
-        architecture = model_class(**case.model)
+        task, architecture = task_class(**case.task), model_class(**case.model)
         if case.kind == "model":
             return Network(architecture, task)
-        return Rehearsal(task, architecture, case.batch_size, case.lengths, elsewhere)
+        return Rehearsal(task, architecture, case.batch_size, case.lengths)
 
-    return make
+    return model_class, make
 
 
 def _place(subject: type, looked_at: object, *culprits: object) -> str:
@@ -156,7 +151,7 @@ def goals(grid: Grid) -> Iterator[Finding]:
         return
     for block in grid.blocks["task"]:
         task = block.points[0].value
-        answer, share = commonest(task)
+        answer, share = tasks.commonest(task)
         about = "goal", block.name, f"size {task.size}"
         always = f"always answering {answer} is right in {share:.0%}"
         if goal.met(share):
@@ -165,3 +160,56 @@ def goals(grid: Grid) -> Iterator[Finding]:
             yield Finding(*about, False, f"{goal} says nothing: {always}; {remedy}", place)
         else:
             yield Finding(*about, True, f"{goal}; {always}")
+
+
+def tried(grid: Grid) -> Iterator[Finding]:
+    """Yields what was seen of each program of a grid. One that fails is tried no further."""
+    resources = grid.resources if isinstance(grid.resources, Resources) else Resources()
+    for block in grid.blocks["loop"]:
+        if not is_program(block.where):
+            continue
+        ours = (trial for trial in plan(grid).planned if trial.model_name == block.name)
+        trial = min(ours, key=lambda trial: (trial.size, trial.effort))
+        values = {"size": trial.size, **trial.values.loop}
+        about = block.name, ", ".join(f"{name} {value}" for name, value in values.items())
+        first, again = (ProgramRun(trial, grid.base, resources, MOST_SECONDS) for _ in range(2))
+        try:
+            with redirect_stdout(io.StringIO()):
+                row = _row(first)
+                until = time.monotonic() + MARK_SECONDS
+                while not (first.has_marked or first.result) and time.monotonic() < until:
+                    time.sleep(0.01)
+                first.stop()
+                ended = first.result is not None or (first.guard and first.guard.poll() == 0)
+                state = None if ended else first.snapshot()
+            scores = ", ".join(f"{name} {value:.4g}" for name, value in row.scores.items())
+            yield Finding("rows", *about, True, f"step {row.step}: {scores}")
+            told = "it ended before it could be interrupted"
+            if not ended and state is None:
+                told = f"SIGTERM at step {first.step}: nothing is kept in {{dir}}, it starts anew"
+            elif state is not None:
+                with redirect_stdout(io.StringIO()):
+                    again.restore(again.read(state))
+                    step = _row(again).step
+                told = f"SIGTERM at step {first.step}, with {len(state):,} bytes in {{dir}}: "
+                told += f"its next row is step {step}"
+            yield Finding("goes on", *about, True, told)
+        except UserError as error:
+            yield Finding("rows", *about, False, str(error))
+        finally:
+            with redirect_stdout(io.StringIO()):
+                first.close()
+                again.close()
+
+
+def _row(run: ProgramRun) -> StepRow:
+    """Returns the next row of a program. Raises UserError where none comes."""
+    until = time.monotonic() + MOST_SECONDS
+    for row in run.advance():
+        if row is not None:
+            return row
+        if time.monotonic() > until:
+            break
+    raise UserError(
+        f"no row within {MOST_SECONDS:g} s" if run.result is None else "it ended without a new row"
+    )

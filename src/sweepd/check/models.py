@@ -6,7 +6,6 @@ A model that sees later tokens would still run, and its numbers would mean nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from sweepd.check.cases import Wrong
 from sweepd.check.tasks import seed_all
 from sweepd.grid.costs import FLOAT_BYTES, costs, held_after, occupied, sparing_the_compiler
-from sweepd.models.base import Model, Part, can_decode, decoder
+from sweepd.models.base import Model, can_decode, decoder
 from sweepd.tasks.base import ChainTask, Split, Task
 from sweepd.trial.training import Stream, generator, torch_seed
 
@@ -37,14 +36,11 @@ TORCHS_OWN = vars(nn.Module()).keys()
 
 class Network:
     """What an architecture builds, and rows (B, T) of the task. The checks are its methods: each
-    returns what it saw, in words, and raises Wrong for what is wrong."""
+    returns what it saw, in words, and raises Wrong for what is wrong. Each may rely on those before
+    it."""
 
     made: nn.Module
     """The module that the architecture builds."""
-    outputs: Tensor
-    """The outputs (B, T, V) of the model on the rows."""
-    scale: float
-    """The largest absolute value of the finite outputs, at least 1e-6."""
 
     def __init__(self, architecture: Model, task: Task) -> None:
         self.architecture, self.task = architecture, task
@@ -53,8 +49,7 @@ class Network:
         self.rows = torch.from_numpy(batch.inputs)
 
     def check_weights(self) -> str:
-        """Checks that `build` gives a module that holds all of its weights, and that the seed
-        decides them."""
+        """Checks that the module holds all of its weights, and that the seed decides them."""
         seed_all(1)
         self.made = self._built()
         if not isinstance(self.made, nn.Module):
@@ -76,9 +71,11 @@ class Network:
                     "and read it by torch.view_as_complex",
                     type(self.made).__init__,
                 )
+        known = set(map(id, self.made.parameters()))
         for name, module in self.made.named_modules():
             for attribute, value in vars(module).items():
-                if attribute not in TORCHS_OWN and self._hides_weights(value):
+                held = () if attribute in TORCHS_OWN else _weights(value)
+                if any(id(weight) not in known for weight in held):
                     where = ".".join(filter(None, (name, attribute)))
                     raise Wrong(
                         f"holds weights in a plain list or tensor ({where}), where neither the "
@@ -111,30 +108,12 @@ class Network:
             raise Wrong("has no weights", remedy, type(self.made).__init__, "build")
         return f"{count:,} parameters, decided by the seed"
 
-    def _hides_weights(self, value: Any) -> bool:
-        """Returns whether an attribute of a module holds weights that the model does not
-        register."""
-        match value:
-            case list() | tuple():
-                return any(map(self._hides_weights, value))
-            case dict():
-                return self._hides_weights(list(value.values()))
-            case nn.Module():
-                weights: list[Tensor] = list(value.parameters())
-            case Tensor():
-                weights = [value] if value.requires_grad else []
-            case _:
-                return False
-        known = set(map(id, self.made.parameters()))
-        return any(id(weight) not in known for weight in weights)
-
     def _built(self, seed: int = 0) -> nn.Module:
         initial = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT, 0))
         return self.architecture.build(self.vocab, self.task.L, self.task.capacity, initial)
 
     def check_outputs(self) -> str:
-        """Checks that outputs are logits (B, T, V), or real numbers (B, T, 1), that none is NaN,
-        and that the model leaves its input as it is."""
+        """Checks the shape of outputs, that none is NaN, and that the input is left as it is."""
         self.made.eval()
         given = self.rows.clone()
         outputs = self.made(self.rows)
@@ -242,38 +221,40 @@ class Network:
         for fed in range(steps):
             at = given[left] + fed
             outputs, wanted = decoding.step(self.rows[left, at], state), self.outputs[left, at]
-            if outputs.shape != wanted.shape or not _close(outputs, wanted, LIKE * self.scale):
-                raise self._not_as_trained(outputs, wanted, given[left], fed)
+            if outputs.shape != wanted.shape:
+                differs = (
+                    f"`step` gives {tuple(outputs.shape)} where {tuple(wanted.shape)} is needed"
+                )
+            elif _close(outputs, wanted, LIKE * self.scale):
+                differs = ""
+            else:
+                apart = (outputs - wanted).abs().amax(1)
+                row = int(apart.argmax())
+                differs = (
+                    f"after `prefill` of {int(given[left][row])} tokens, `step` number {fed + 1} "
+                    f"differs from `forward` by {float(apart[row]):.2g} at position {int(at[row])}"
+                )
+            if differs:
+                raise Wrong(
+                    f"decodes otherwise than it trains: {differs}",
+                    "compute in `step` exactly what `forward` does with the last of these tokens",
+                    "step",
+                )
             if fed == 1 and len(left) > 2:
                 left = left[::2]
                 state = state.select(torch.arange(0, count, 2))
         return f"`step` gives what `forward` gives ({steps} steps)"
 
-    def _not_as_trained(self, given: Tensor, wanted: Tensor, prefix: Tensor, fed: int) -> Wrong:
-        remedy = "compute in `step` exactly what `forward` does with the last of these tokens"
-        if given.shape != wanted.shape:
-            difference = f"`step` gives {tuple(given.shape)} where {tuple(wanted.shape)} is needed"
-        else:
-            apart = (given - wanted).abs().amax(1)
-            row = int(apart.argmax())
-            difference = (
-                f"after `prefill` of {int(prefix[row])} tokens, `step` number {fed + 1} differs "
-                f"from `forward` by {float(apart[row]):.2g} at position {int(prefix[row]) + fed}"
-            )
-        return Wrong(f"decodes otherwise than it trains: {difference}", remedy, "step")
-
     def _can_decode(self) -> bool:
-        """Returns whether the model can decode with `prefill` and `step`, on rows of at least 3
-        tokens. Only chains make use of the two, so for other tasks they may be left out or raise
-        NotImplementedError."""
+        """Returns whether the model has `prefill` and `step`, and rows of at least 3 tokens. Only
+        chains make use of the two, so for other tasks they may raise NotImplementedError."""
         if not can_decode(self.made) or self.rows.shape[1] < 3:
             return False
-        if isinstance(self.task, ChainTask):
-            return True
         lengths = torch.ones(len(self.rows), dtype=torch.long)
         try:
-            decoding = decoder(self.made)
-            decoding.step(self.rows[:, 1], decoding.prefill(self.rows[:, :1], lengths))
+            if not isinstance(self.task, ChainTask):
+                decoding = decoder(self.made)
+                decoding.step(self.rows[:, 1], decoding.prefill(self.rows[:, :1], lengths))
         except NotImplementedError:
             return False
         return True
@@ -284,7 +265,7 @@ class Network:
         take after `step`. It may hold a number twice, and have room for what comes."""
         if not self._can_decode():
             return "not measured without `prefill` and `step`"
-        found: list[str] = []
+        measured: list[str] = []
         for length in (self.task.L, 2 * self.task.L):
             asked = self.vocab, length, length + 1
             row = self.rows.flatten()
@@ -296,7 +277,7 @@ class Network:
                 most = occupied(held_after(model, row, length))
                 tensors = held_after(model, row, max(1, length - STEPPED))
             except Exception:  # it may be for rows of at most T tokens
-                if not found:
+                if not measured:
                     raise
                 break
             if stated is None:
@@ -312,24 +293,27 @@ class Network:
                     "of one row, over all layers, or leave it out",
                     "state_bytes",
                 )
-            found.append(f"{stated:,} bytes after {length} tokens")
+            measured.append(f"{stated:,} bytes after {length} tokens")
         is_stated = self.architecture.state_bytes(self.vocab, self.task.L) is not None
-        return ", ".join(found + ["as stated"] * is_stated)
+        return ", ".join(measured + ["as stated"] * is_stated)
 
     def check_cost(self) -> str:
         """Checks that the FLOPs that the architecture states are those that torch counts."""
         asked = self.vocab, self.task.L
         try:
             with sparing_the_compiler():
-                counted = Model.parts(self.architecture, *asked)
+                counted = list(Model.parts(self.architecture, *asked))
         except ValueError as error:
             return f"not compared: {error}"
-        flops, with_weights = _totals(counted)
+        flops = sum(part.flops for part in counted)
+        with_weights = sum(part.flops_weights for part in counted)
         if type(self.architecture).parts is Model.parts:
             left_out = ", ".join(self.architecture.uncounted(*asked))
             but = f", without {left_out}, which torch cannot count" if left_out else ""
             return f"{flops:,} FLOPs a row of {self.task.L} tokens, counted{but}"
-        stated, weighted = _totals(self.architecture.parts(*asked))
+        parts = list(self.architecture.parts(*asked))
+        stated = sum(part.flops for part in parts)
+        weighted = sum(part.flops_weights for part in parts)
         low, high = with_weights * (1 - COUNTED), flops * (1 + COUNTED)
         differing = None
         if self.vocab and not low <= weighted <= with_weights * (1 + COUNTED):
@@ -364,20 +348,12 @@ def _close(one: Tensor, other: Tensor, within: float) -> bool:
     )
 
 
-def _totals(parts: Iterable[Part]) -> tuple[int, int]:
-    """Returns the FLOPs of all parts, and those of their products with weights."""
-    parts = list(parts)
-    return sum(part.flops for part in parts), sum(part.flops_weights for part in parts)
-
-
-MODEL_CHECKS: dict[str, Callable[[Network], str]] = {
-    "weights": Network.check_weights,
-    "outputs": Network.check_outputs,
-    "repeats": Network.check_repeats,
-    "rows apart": Network.check_rows_apart,
-    "causal": Network.check_causal,
-    "decoding": Network.check_decoding,
-    "state": Network.check_state,
-    "cost": Network.check_cost,
-}
-"""The checks of a model in their order. Each may rely on those before it."""
+def _weights(value: Any) -> list[Tensor]:
+    """Returns the weights in an attribute of a module, also those within lists and mappings."""
+    if isinstance(value, nn.Module):
+        return list(value.parameters())
+    if isinstance(value, Tensor):
+        return [value] if value.requires_grad else []
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [w for one in value for w in _weights(one)] if isinstance(value, list | tuple) else []

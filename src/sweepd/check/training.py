@@ -13,8 +13,9 @@ import hashlib
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -44,39 +45,72 @@ ANSWERS = 16
 """The number of rows of the test sample."""
 SEED = 1
 ROWS = 2
-"""The number of rows that are compared."""
+"""The least number of rows that are compared."""
 MOST_SECONDS = 20.0
 """The seconds that the first row of a loop may take. A loop that takes longer is not run again."""
 QUICK_SECONDS = 2.0
 """The seconds that the first row of a loop may take for it to be run with another seed too."""
-
+FRESH_SECONDS = 30
+"""The seconds that the same trial may take in a fresh process."""
 
 Numbers = Mapping[str, str]
 """What a trial gives, by name: the same texts for the same bits."""
-Elsewhere = Callable[[int], Callable[[], Numbers | str]]
-"""Begins so many steps or rows of the same trial in a process in which nothing has run yet. Returns
-a function that waits for its numbers, or for a text that says why there are none."""
 
 
-class Rehearsal:
-    """Trains a model on a task as a trial does. The checks are its methods: each returns what it
-    saw, in words, and raises Wrong for what is wrong."""
+def difference(one: Numbers, other: Numbers) -> str | None:
+    """Returns in which number two runs first differ, in words, or None. A NaN equals another."""
+    for name in {**one, **other}:
+        ours, theirs = one.get(name, "nothing"), other.get(name, "nothing")
+        if ours != theirs:
+            return f"{name} is {ours} and {theirs}"
+    return None
 
-    made: nn.Module
-    """The model that is trained."""
+
+class Tried:
+    """Training that is tried. The checks are its methods: each returns what it saw, in words, and
+    raises Wrong or Unusable for what is wrong. Each may rely on those before it."""
+
+    made: Any = None
+    """What the user's code made the last time: a model, or what a loop's `start` returned."""
+    fresh: Connection | None = None
+    """Asks a process in which nothing has run yet: it is sent a number of steps or rows, and
+    answers with their `numbers`, or with a text that says why there are none."""
+
+    def numbers(self, steps: int) -> Numbers:
+        """Returns what so many steps or rows of another seed give."""
+        raise NotImplementedError
+
+    def compared_with_fresh(self, steps: int) -> str:
+        """Checks that a trial gives the same here, after others, as in a fresh process."""
+        if self.fresh is None:
+            return "not compared with a fresh process"
+        self.fresh.send(steps)
+        here = self.numbers(steps)
+        late = f"it took more than {FRESH_SECONDS} s"
+        try:
+            there = self.fresh.recv() if self.fresh.poll(FRESH_SECONDS) else late
+        except EOFError:
+            there = "it died"
+        if isinstance(there, str):
+            return f"not compared with a fresh process: {there}"
+        if differs := difference(here, there):
+            raise Wrong(
+                f"gives other numbers after other trials in its process: {differs} in a fresh "
+                "process",
+                "keep nothing from trial to trial: no global, no cache and no generator outside of "
+                "the objects that sweepd makes",
+            )
+        return "after other trials it gives the same numbers as in a fresh process"
+
+
+class Rehearsal(Tried):
+    """Trains a model on a task as a trial does."""
 
     def __init__(
-        self,
-        task: Task,
-        architecture: Model,
-        batch_size: int,
-        lengths: Sequence[float],
-        elsewhere: Elsewhere | None = None,
+        self, task: Task, architecture: Model, batch_size: int, lengths: Sequence[float]
     ) -> None:
         self.task, self.architecture, self.lengths = task, architecture, lengths
         self.train = Train(steps=LONG + 1, batch_size=batch_size, warmup=0, decay=0.0)
-        self.step_seconds = 0.0
-        self.elsewhere = elsewhere
 
     def _training(self, seed: int = 0) -> ScoredLonger:
         few = Evaluate(check_every=LONG + 1, check_samples=ANSWERS, verdict_samples=ANSWERS)
@@ -105,27 +139,22 @@ class Rehearsal:
             reached |= {name for name, weight in named if weight.grad is not None}
             if step == SAVED - 1:
                 self.snapshot = self.straight.snapshot()
-        self.step_seconds = min(seconds)
+        self.step_seconds = min(seconds)  # in the first step libraries warm up
         idle = [name for name, weight in named if weight.requires_grad and name not in reached]
         told = "losses " + ", ".join(f"{loss:.3f}" for loss in losses)
-        if idle and self._routes():
-            return f"{told}; no row reached {len(idle)} of {len(named)} weights ({idle[0]}, …)"
-        if idle:
-            raise Wrong(
-                f"has weights that get no gradient ({', '.join(idle[:3])})",
-                "use them in `forward`, without .detach() on the way, or leave them out",
-            )
-        return told
-
-    def _routes(self) -> bool:
-        """Returns whether the model computes other things for other numbers, as where each row goes
-        to an expert. Such a model does not run without numbers."""
+        if not idle:
+            return told
         try:
             with sparing_the_compiler():
                 Model.parts(self.architecture, len(self.task.vocab), self.task.L)
         except ValueError:
-            return True
-        return False
+            # Without numbers it does not run: it computes other things for other numbers, as where
+            # each row goes to an expert.
+            return f"{told}; no row reached {len(idle)} of {len(named)} weights ({idle[0]}, …)"
+        raise Wrong(
+            f"has weights that get no gradient ({', '.join(idle[:3])})",
+            "use them in `forward`, without .detach() on the way, or leave them out",
+        )
 
     def check_checkpoint(self) -> str:
         """Checks that a restored state trains on as if it had never stopped, bit for bit, and that
@@ -141,14 +170,13 @@ class Rehearsal:
             resumed.train_step()
         cut = self.straight.step - SAVED
         steps = f"{cut} steps" if cut > 1 else "one step"
-        weights = resumed.model.state_dict()
-        differing = [
-            k for k, value in self.made.state_dict().items() if not _same(value, weights[k])
-        ]
-        others = dict(_unsaved(resumed.model))
-        unsaved = [k for k, value in _unsaved(self.made) if not _same(value, others.get(k))]
-        what = [f"{name} differs after {steps}" for name in differing[:1]]
-        if unsaved:
+        weights, others = resumed.model.state_dict(), dict(_unsaved(resumed.model))
+        what = [
+            f"{name} differs after {steps}"
+            for name, value in self.made.state_dict().items()
+            if not _same(value, weights[name])
+        ][:1]
+        if unsaved := [k for k, v in _unsaved(self.made) if not _same(v, others.get(k))]:
             what.append(f"it keeps {', '.join(unsaved[:3])}, which no checkpoint holds")
         if what:
             raise Wrong(
@@ -159,8 +187,7 @@ class Rehearsal:
         return f"restored after {SAVED} steps, it has the same weights {steps} later, bit for bit"
 
     def check_scores(self) -> str:
-        """Checks that a test sample can be scored. Says what the grid's `lengths` give, and which
-        of their scores would stay empty."""
+        """Checks that a test sample can be scored. Says what the grid's `lengths` give."""
         started = time.perf_counter()
         score = self.straight.test_score()
         seconds = time.perf_counter() - started
@@ -169,61 +196,37 @@ class Rehearsal:
         longer = [f"{name} {value:.3f}" for name, value in scores.items()]
         return "; ".join([f"{ANSWERS} rows in {seconds:.2f} s, {measured}", *longer, *missing])
 
-    def numbers(self, steps: int, seed: int = 1) -> Numbers:
-        """Returns what so many steps of another seed give: each loss, a hash of the weights, and
-        the test score."""
+    def numbers(self, steps: int, seed: int = SEED) -> Numbers:
+        """Returns each loss, a hash of the weights, and the test score."""
         training = self._training(seed)
-        found: dict[str, str] = {}
+        given: dict[str, str] = {}
         for step in range(1, steps + 1):
             seed_all(step)
-            found[f"the loss of step {step}"] = repr(float(training.train_step()[1]))
+            given[f"the loss of step {step}"] = repr(float(training.train_step()[1]))
         held = hashlib.sha256()
         for value in training.model.state_dict().values():
             held.update(value.numpy().tobytes())
         score = training.test_score()
-        found["the hash of the weights"] = held.hexdigest()[:12]
-        return found | {"the test's loss": repr(score.loss), "the test's acc": repr(score.acc)}
+        given["the hash of the weights"] = held.hexdigest()[:12]
+        return given | {"the test's loss": repr(score.loss), "the test's acc": repr(score.acc)}
 
     def check_fresh(self) -> str:
-        return _compared(self.numbers, self.elsewhere, self.straight.step)
+        return self.compared_with_fresh(self.straight.step)
 
-    def check_second(self) -> str:
-        """Checks what `check_fresh` does, with few steps, for a launch."""
+    def second(self) -> str:
+        """Checks what `check_fresh` does, after another trial and with few steps, for a launch."""
         self.numbers(STEPS, seed=0)
-        return _compared(self.numbers, self.elsewhere, STEPS)
+        return self.compared_with_fresh(STEPS)
 
     def check_time(self) -> str:
-        """Returns how long the fastest step took. In the first one libraries warm up."""
         rows = self.train.batch_size
         return (
             f"{self.step_seconds * 1000:.1f} ms a step of {rows} rows on one core of this machine"
         )
 
 
-def _compared(numbers: Callable[[int], Numbers], elsewhere: Elsewhere | None, steps: int) -> str:
-    """Checks that a trial gives the same here, where other trials ran before it, as in a fresh
-    process."""
-    if elsewhere is None:
-        return "not compared with a fresh process"
-    asked = elsewhere(steps)
-    here = numbers(steps)
-    there = asked()
-    if isinstance(there, str):
-        return f"not compared with a fresh process: {there}"
-    for name, value in here.items():
-        if there[name] != value:
-            raise Wrong(
-                f"gives other numbers after other trials in its process: {name} is {value}, and "
-                f"{there[name]} in a fresh process",
-                "keep nothing from trial to trial: no global, no cache and no generator outside of "
-                "the objects that sweepd makes",
-            )
-    return "after other trials it gives the same numbers as in a fresh process"
-
-
 def _unsaved(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yields what a model keeps outside of its state_dict, by name: attributes, and buffers that
-    are not persistent."""
+    """Yields by name what a model keeps outside of its state_dict."""
     for path, module in model.named_modules():
         kept = {k: value for k, value in vars(module).items() if k not in TORCHS_OWN}
         buffers = dict(module.named_buffers(recurse=False))
@@ -233,8 +236,7 @@ def _unsaved(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _same(one: Any, other: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Returns whether two values hold the same numbers and texts, bit for bit. Weights and modules
-    are compared elsewhere."""
+    """Returns whether two values hold the same, bit for bit. Weights are compared elsewhere."""
     if one is other or id(one) in seen or isinstance(one, nn.Module | nn.Parameter):
         return True
     if type(one) is not type(other):
@@ -263,124 +265,91 @@ def _same(one: Any, other: Any, seen: frozenset[int] = frozenset()) -> bool:
             return inside(getattr(one, "__dict__", {}), getattr(other, "__dict__", {}))
 
 
-TRIAL_CHECKS: dict[str, Callable[[Rehearsal], str]] = {
-    "training": Rehearsal.check_training,
-    "checkpoint": Rehearsal.check_checkpoint,
-    "scores": Rehearsal.check_scores,
-    "fresh": Rehearsal.check_fresh,
-    "time": Rehearsal.check_time,
-}
-"""The checks of a trial in their order. Each may rely on those before it."""
-
-
-Scores = Mapping[str, float]
-
-
 class Diverged(Unusable):
-    """A loop has reported a value that is no finite number. Its trials are run all the same, since
-    they may have other settings."""
+    """A loop's value is no finite number. Its trials run all the same, with other settings."""
 
 
-class Tryout:
-    """The first rows of a loop. The checks are its methods: each returns what it saw, in words,
-    and raises Wrong or Unusable for what is wrong."""
+class Tryout(Tried):
+    """The first rows of a loop. A loop whose first row takes long gives that row alone."""
 
-    rows: Sequence[Scores]
-    saved: dict[int, bytes | None]
-    """The state after the first row and after half of LONG rows, by how many there were; None where
-    the loop has no `save`."""
-
-    def __init__(self, loop: Any, elsewhere: Elsewhere | None = None) -> None:
-        self.loop, self.elsewhere = loop, elsewhere
-        self.made: Any = None
-        """What the loop's `start` returned the last time."""
-        self.seconds = 0.0
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
 
     def check_rows(self) -> str:
         """Checks that each row has all metrics and nothing else, as finite numbers. Checks that
-        what the loop says of its costs and its budget can be used too. A slow loop gives its first
-        row alone."""
+        what the loop says of its costs and its budget can be used too."""
         loop_facts(self.loop)
         began = time.monotonic()
         run = self._run()
-        first = _next(run)
+        self.rows = _rows(run, 1)
         self.seconds = time.monotonic() - began
-        self.rows = [first]
+        self.slow = self.seconds > MOST_SECONDS
+        self.asked = 1
+        """How many rows were asked for. Fewer come where the loop ends before."""
+        self.saved = {} if self.slow else {1: run.snapshot()}
+        """The state after the first row and after half of LONG rows; None where the loop has no
+        `save`."""
+        until = began + LONG_SECONDS
+        while not (self.slow or run.result) and (
+            self.asked < ROWS or (self.asked < LONG and time.monotonic() < until)
+        ):
+            self.asked += 1
+            self.rows = _rows(run, self.asked)
+            if run.step == LONG // 2 and not run.result:
+                self.saved[run.step] = run.snapshot()
+        for row in run.checks:
+            for name, value in row.scores.items():
+                if value is not None and not math.isfinite(value):
+                    message = (
+                        f"reported {name} = {value} at step {row.step}, where a trial ends as a "
+                        "fail; look for a division by 0, or a rate that is too high"
+                    )
+                    wrong = unusable(run.running, "advance", message)
+                    raise Diverged(wrong.message, wrong.place)
         if self.slow:
-            self._check_finite(run)
             return f"the first row can be used, and took {self.seconds:.0f} s"
-        self.saved, until = {1: run.snapshot()}, began + LONG_SECONDS
-        while len(self.rows) < ROWS or (len(self.rows) < LONG and time.monotonic() < until):
-            self.rows.append(_next(run))
-            if len(self.rows) == LONG // 2 and self.rows[-1]:
-                self.saved[LONG // 2] = run.snapshot()
-        self._check_finite(run)
-        return f"the first {len(self.rows)} rows can be used; the first took {self.seconds:.2g} s"
-
-    def _check_finite(self, run: OwnLoop) -> None:
-        for step, row in enumerate(self.rows, 1):
-            if wild := [name for name, value in row.items() if not math.isfinite(value)]:
-                message = (
-                    f"reported {wild[0]} = {row[wild[0]]} at step {step}, where a trial ends as a "
-                    "fail; look for a division by 0, or a rate that is too high"
-                )
-                wrong = unusable(run.running, "advance", message)
-                raise Diverged(wrong.message, wrong.place)
-
-    @property
-    def slow(self) -> bool:
-        return self.seconds > MOST_SECONDS
+        return f"the first {run.step} rows can be used; the first took {self.seconds:.2g} s"
 
     def check_seed(self) -> str:
         """Checks that the same seed gives the same rows. Remarks on it if another seed gives them
         too, which is right for a loop that draws nothing, or whose first scores are all alike."""
         if self.slow:
             return "not run again, as it is slow"
-        again = self._run()
-        if differing := _differing(self.rows, [_next(again) for _ in self.rows]):
+        if differs := difference(self.rows, _rows(self._run(), self.asked)):
             raise Wrong(
-                f"gives other numbers for the same seed: {differing}",
+                f"gives other numbers for the same seed: {differs}",
                 "give every generator the seed, and report nothing that depends on time "
                 "(sweepd records the seconds)",
             )
-        if self.seconds <= QUICK_SECONDS:
-            other = self._run(SEED + 1)
-            if not _differing(self.rows, [_next(other) for _ in self.rows]):
-                return "the same seed gives the same rows, and so does another: is `seed` used?"
+        if self.seconds <= QUICK_SECONDS and self.rows == self.numbers(self.asked):
+            return "the same seed gives the same rows, and so does another: is `seed` used?"
         return "the same seed gives the same rows"
 
     def check_checkpoint(self) -> str:
         """Checks that a loop that loads a saved state goes on as if it had never stopped."""
         if self.slow:
             return "not run again, as it is slow"
-        for row, saved in self.saved.items():
+        for saved in self.saved.values():
             if saved is None:
                 return "it has no `save`: a trial that is interrupted starts again"
             restored = self._run()
             restored.restore(restored.read(saved))
-            rest = self.rows[row:]
-            if differing := _differing(rest, [_next(restored) for _ in rest]):
+            if differs := difference(self.rows, _rows(restored, self.asked)):
                 raise Wrong(
-                    f"goes on with other numbers than the run that was saved: {differing}",
+                    f"goes on with other numbers than the run that was saved: {differs}",
                     "let `save` return all that `advance` reads, generators too, and `load` "
                     "restore it",
                     "load",
                 )
         return "saved and loaded, it gives the same rows"
 
-    def numbers(self, rows: int) -> Numbers:
-        """Returns what so many rows of another seed give."""
-        run = self._run(SEED + 1)
-        return {
-            f"{name} of row {row}": repr(value)
-            for row in range(1, rows + 1)
-            for name, value in _next(run).items()
-        }
+    def numbers(self, steps: int) -> Numbers:
+        return _rows(self._run(SEED + 1), steps)
 
     def check_fresh(self) -> str:
         if self.seconds > QUICK_SECONDS:
             return "not compared with a fresh process, as it is slow"
-        return _compared(self.numbers, self.elsewhere, len(self.rows))
+        return self.compared_with_fresh(self.asked)
 
     def _run(self, seed: int = SEED) -> OwnLoop:
         reported = metrics.directions(self.loop.metrics)
@@ -389,27 +358,12 @@ class Tryout:
         return run
 
 
-def _next(run: OwnLoop) -> Scores:
-    """Returns the scores of a run's next row. They are empty once it has ended."""
-    row = next(run.advance(), None)
-    return row.scores if row else {}
-
-
-def _differing(rows: Sequence[Scores], others: Sequence[Scores]) -> str | None:
-    """Returns where the rows of two runs first differ, in words, or None. A NaN equals another."""
-    for row, other in zip(rows, others, strict=True):
-        if row.keys() != other.keys():
-            return "one of two runs ends earlier"
-        for name, value in row.items():
-            if repr(value) != repr(other[name]):
-                return f"{name} {value!r} and {other[name]!r}"
-    return None
-
-
-LOOP_CHECKS: dict[str, Callable[[Tryout], str]] = {
-    "rows": Tryout.check_rows,
-    "seed": Tryout.check_seed,
-    "checkpoint": Tryout.check_checkpoint,
-    "fresh": Tryout.check_fresh,
-}
-"""The checks of a loop in their order. Each relies on those before it."""
+def _rows(run: OwnLoop, count: int) -> Numbers:
+    """Runs on to row `count`, if the run does not end before. Returns the numbers of all rows."""
+    while run.step < count and next(run.advance(), None):
+        pass
+    return {
+        f"{name} of row {row.step}": repr(value)
+        for row in run.checks
+        for name, value in row.scores.items()
+    }

@@ -64,7 +64,7 @@ def check(
     if is_grid:
         if partner:
             raise UserError(f"--with {partner}: a grid names its tasks and models itself")
-        from sweepd.check.inspection import goals, room  # late: torch takes seconds
+        from sweepd.check.inspection import goals, room, tried  # late: torch takes seconds
 
         grid = load_grid(Path(target), settings)
         findings.append(room(grid, Local(kind="local")))
@@ -78,8 +78,6 @@ def check(
     for of_case in inspected(cases, grid.base, say):
         findings += of_case
     if is_grid:
-        from sweepd.check.programs import tried
-
         findings += tried(grid)
     if is_grid and all(finding.ok for finding in findings):
         findings += goals(grid)

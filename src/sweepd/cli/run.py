@@ -342,8 +342,7 @@ def _estimate(
     """Returns what is left of a grid that is not to be run now. Where the store cannot be reached
     from here nothing counts as done, since a plan needs neither network nor credentials."""
     from sweepd.query.precision import precision_notes
-    from sweepd.run.launching import estimate, per_trial
-    from sweepd.run.probe import probed
+    from sweepd.run.launching import estimate, per_trial, probed
     from sweepd.store.store import Store
 
     store = None

@@ -1,24 +1,25 @@
-"""One driver runs one sweep. It locks the sweep, claims the trials that are to be run, runs them,
-and reads in the ledger how they ended."""
+"""One driver runs one sweep. It locks the sweep, claims the trials that are to be run, runs them
+within what a launch may spend, and reads in the ledger how they ended."""
 
 from __future__ import annotations
 
+import math
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.placement import Placement
+from sweepd.grid.placement import Nodes, Placement
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
-from sweepd.grid.user_classes import imports_of_others, own_classes
+from sweepd.grid.user_classes import own_classes
 from sweepd.provenance import home, provenance
+from sweepd.ray_private import nodes_and_types
 from sweepd.run.own_code import keep_sources
-from sweepd.run.spending import within_limits
 from sweepd.search.base import Search
 from sweepd.search.ledger import Standing, outcomes, standing
 from sweepd.store.store import Store, SweepInfo
@@ -35,6 +36,8 @@ FOR_QUESTIONS = "factor", "least", "most"
 POLL_SECONDS = 2.0
 """The seconds after which the store is asked again. It is asked for a request to cancel, and for
 trials that another sweep's driver runs."""
+LOOK_SECONDS = 5.0
+"""The seconds after which the nodes, which cost money, are counted again."""
 
 COMPACTION_SECONDS = 60.0
 """The seconds after which the driver of a running sweep checks again whether there are files to
@@ -74,7 +77,18 @@ def launch(
         search.learn(outcomes(plan, store.read_trials().table), ())
         waiting = 0
         while search.wanted() and not stopping.is_set():
-            _run_round(search, store, number, placement, stopping, listener)
+            unsettled = [trial for trial in plan.trials if not search.taken(trial)]
+            with claimed(store, unsettled) as owned:
+                # Read after claiming, so that what another driver has ended meanwhile is not run
+                # again.
+                ended = outcomes(plan, store.read_trials().table)
+                search.learn(ended, {trial.id for trial in owned})
+                if not search.finished:
+                    # Ray takes seconds to import, so only where something is to be run.
+                    listener.preparing("importing Ray")
+                    from sweepd.run import engine
+
+                    engine.run(search, owned, store, number, placement, listener, stopping)
             if (elsewhere := len(search.wanted())) and not stopping.is_set():
                 if elsewhere != waiting:
                     waiting = elsewhere
@@ -111,14 +125,37 @@ def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> 
             f"sweep {name}: another driver holds it ({driver}); wait for it, or end it with `{end}`"
         )
     over = threading.Event()
+
+    def heed(number: int) -> None:
+        """Stops the launch if `sweepd cancel` asks for it on any machine."""
+        while not over.wait(POLL_SECONDS):
+            with suppress(EnvironmentFailure):  # a store that does not answer now may do so later
+                if store.cancel_requested(number):
+                    note("cancelled: saving what runs")
+                    stopping.set()
+                    return
+
+    def compact() -> None:
+        """Compacts the many files that a long launch writes, which spares their readers."""
+        pause = COMPACTION_SECONDS
+        while not over.wait(pause):
+            began = time.monotonic()
+            try:
+                store.compact(FILES_WHILE_RUNNING, newer=True)
+            except EnvironmentFailure:
+                pass  # as above
+            except Exception as error:  # the sweep goes on without it
+                note(f"files cannot be compacted, which is tried again: {error!r}")
+            # Of a million objects on S3 the first listing alone takes minutes.
+            pause = max(COMPACTION_SECONDS, (time.monotonic() - began) / COMPACTION_SHARE)
+
     try:
         if moved := store.take_in_spill():
             note(f"took in {moved} objects that could not be written before")
         _save(plan, store)
         number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
-        heeding = (store, number, stopping, over, note)
-        threading.Thread(target=_heed, args=heeding, daemon=True).start()
-        threading.Thread(target=_compact, args=(store, over, note), daemon=True).start()
+        threading.Thread(target=heed, args=(number,), daemon=True).start()
+        threading.Thread(target=compact, daemon=True).start()
         yield number
     finally:
         over.set()
@@ -127,8 +164,7 @@ def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> 
 
 @contextmanager
 def claimed(store: Store, trials: Sequence[Trial]) -> Iterator[list[Trial]]:
-    """Claims those of the trials that no other driver runs, and yields them. No other driver can
-    run them until the block ends."""
+    """Claims those of the trials that no other driver runs, and yields them."""
     ids = store.claim([trial.id for trial in trials])
     try:
         yield [trial for trial in trials if trial.id in ids]
@@ -171,68 +207,48 @@ def _save(plan: Plan, store: Store) -> None:
     store.save_sweep(name, plan.grid.resolved_text(), info, plan.rows())
 
 
-def _heed(
-    store: Store, number: int, stopping: threading.Event, over: threading.Event, note: Note
-) -> None:
-    """Stops the launch if `sweepd cancel` asks for it on any machine, until the launch is over."""
-    while not over.wait(POLL_SECONDS):
-        with suppress(EnvironmentFailure):  # a store that does not answer now may do so later
-            if store.cancel_requested(number):
-                note("cancelled: saving what runs")
-                stopping.set()
-                return
+@contextmanager
+def within_limits(
+    placement: Placement, listener: Listener, stopping: threading.Event, note: Callable[[str], None]
+) -> Iterator[None]:
+    """Tells the listener what the nodes cost while the block runs, and sets `stopping` once that,
+    or the time, is all that one launch may take. A node counts from when Ray knows of it."""
+    over, began = threading.Event(), time.monotonic()
+
+    def look() -> None:
+        spent, looked = 0.0, began
+        while not over.wait(LOOK_SECONDS):
+            now = time.monotonic()
+            an_hour = _an_hour(placement.nodes)
+            spent += an_hour * (now - looked) / 3600
+            looked = now
+            if an_hour:
+                listener.spent(spent, an_hour)
+            hours = (now - began) / 3600
+            for name, limit, used in (
+                ("max_dollars", placement.max_dollars, spent),
+                ("max_hours", placement.max_hours, hours),
+            ):
+                if used >= limit:
+                    note(f"{name}: {used:.2f} of {limit:g} are spent: saving what runs")
+                    stopping.set()
+                    return
+
+    if placement.ray or placement.max_hours < math.inf:
+        threading.Thread(target=look, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
-def _compact(store: Store, over: threading.Event, note: Note) -> None:
-    """Compacts the many files that a long launch writes, which spares their readers, until the
-    launch is over."""
-    pause = COMPACTION_SECONDS
-    while not over.wait(pause):
-        began = time.monotonic()
-        try:
-            store.compact(FILES_WHILE_RUNNING, newer=True)
-        except EnvironmentFailure:
-            pass  # as above
-        except Exception as error:  # the sweep goes on without it
-            note(f"files cannot be compacted, which is tried again: {error!r}")
-        # Of a million objects on S3 the first listing alone takes minutes.
-        pause = max(COMPACTION_SECONDS, (time.monotonic() - began) / COMPACTION_SHARE)
-
-
-def _run_round(
-    search: Search,
-    store: Store,
-    number: int,
-    placement: Placement,
-    stopping: threading.Event,
-    listener: Listener,
-) -> None:
-    """Runs those of the search's trials that no other driver runs, until the search ends."""
-    plan = search.plan
-    unsettled = [trial for trial in plan.trials if not search.taken(trial)]
-    with claimed(store, unsettled) as owned:
-        # Read after claiming, so that what another driver has ended meanwhile is not run again.
-        search.learn(outcomes(plan, store.read_trials().table), {trial.id for trial in owned})
-        if search.finished:
-            return
-        # Ray takes seconds to import, so it is imported only where something is to be run.
-        listener.preparing("importing Ray")
-        from sweepd.run import engine
-        from sweepd.run.worker import LaunchSpec
-
-        grid = plan.grid
-        spec = LaunchSpec(
-            store.address,
-            grid.name,
-            grid.base,
-            number,
-            grid.checkpoint_seconds,
-            tuple(owned),
-            grid.goal,
-            codes=frozenset(plan.codes),
-            tune=grid.tune,
-            in_full=frozenset(search.in_full),
-            hang_seconds=grid.hang_seconds,
-            imports=tuple(imports_of_others(grid)),
-        )
-        engine.run(spec, search, store, placement, listener, stopping)
+def _an_hour(types: Mapping[str, Nodes]) -> float:
+    """Returns what the nodes of the Ray that was joined cost in dollars an hour. A node of a type
+    that the cluster file does not name costs what the dearest of its size does."""
+    price = 0.0
+    for name, resources in nodes_and_types() if types else ():
+        size = resources.get("CPU", 0), resources.get("GPU", 0)
+        alike = [one for one in types.values() if (one.cpus, one.gpus) == size]
+        known = [types[name]] if name in types else alike or types.values()
+        price += max(one.price for one in known)
+    return price

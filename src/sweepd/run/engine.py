@@ -17,10 +17,9 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from sweepd.errors import EnvironmentFailure
 
@@ -61,17 +60,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noq
 
 from sweepd import ray_private  # noqa: E402
 from sweepd.grid.placement import Nodes, Placement, no_room, slots  # noqa: E402
-from sweepd.run.tune_hooks import (  # noqa: E402
-    EndOfRun,
-    Listener,
-    NoProgress,
-    Rules,
-    Suggestions,
-    Watchdog,
-)
+from sweepd.grid.trials import Trial  # noqa: E402
+from sweepd.grid.user_classes import imports_of_others  # noqa: E402
+from sweepd.run.tune_hooks import Listener, NoProgress, Rules, Suggestions, Supervisor  # noqa: E402
 from sweepd.run.worker import LaunchSpec, Worker, flush_seconds, reach, slice_seconds  # noqa: E402
 from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
+from sweepd.trial.attempt import Attempt  # noqa: E402
 
 LONGEST_TMPDIR = 36
 """The most bytes of the path of a temporary folder in which Ray starts. The path of a socket may
@@ -91,8 +86,20 @@ def start_ray(address: str | None) -> None:
     where: dict[str, Any] = {"address": address}
     if not address:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
+        # Ray keeps its sockets in a folder of this user's below /tmp, where the path of its usual
+        # one, such as that of a Slurm job, is too long for a socket.
+        usual = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+        if len(os.fsencode(usual)) > LONGEST_TMPDIR:
+            short = Path(f"/tmp/sweepd-ray-{os.getuid()}")
+            short.mkdir(mode=0o700, exist_ok=True)
+            if short.lstat().st_uid != os.getuid():
+                raise EnvironmentFailure(
+                    f"{short} belongs to another user, and the path of the temporary folder is too "
+                    f"long for Ray: set RAY_TMPDIR to a folder whose path has at most "
+                    f"{LONGEST_TMPDIR} bytes"
+                )
+            os.environ["RAY_TMPDIR"] = str(short)
         ray_private.stay_on_loopback()
-        use_short_tmpdir()
         job = ray_private.job_without_driver_path()
         where = {"address": "local", "job_config": job, "include_dashboard": False}
         # Ray hands the path of the interpreter to a shell as it is.
@@ -111,58 +118,17 @@ def start_ray(address: str | None) -> None:
         signal.signal(number, handler)
 
 
-def use_short_tmpdir() -> None:
-    """Makes Ray keep its sockets in a folder of this user's below /tmp, where the path of its usual
-    one, such as that of a Slurm job, is too long for a socket."""
-    if len(os.fsencode(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())) <= LONGEST_TMPDIR:
-        return
-    short = Path(f"/tmp/sweepd-ray-{os.getuid()}")
-    short.mkdir(mode=0o700, exist_ok=True)
-    if short.lstat().st_uid != os.getuid():
-        raise EnvironmentFailure(
-            f"{short} belongs to another user, and the path of the temporary folder is too long "
-            f"for Ray: set RAY_TMPDIR to a folder whose path has at most {LONGEST_TMPDIR} bytes"
-        )
-    os.environ["RAY_TMPDIR"] = str(short)
-
-
 def at_once(placement: Placement) -> int:
     """Returns how many trials run at once, now or when Ray has grown.
 
     EnvironmentFailure if no node can hold one: Ray itself would wait for larger nodes and say
     nothing.
     """
-    here, grown = [_size(node) for node in _alive().values()], placement.nodes.values()
+    here, grown = _sizes(), placement.nodes.values()
     count = max(slots(here, placement.per_trial), slots(grown, placement.per_trial))
     if not count:
         raise EnvironmentFailure(no_room(placement.per_trial, [*here, *grown]))
     return count
-
-
-def _probe(store: Store, launch: int, imports: Collection[str], stopping: threading.Event) -> None:
-    """Checks that all nodes that are there reach the results of this launch and have these modules.
-    Raises EnvironmentFailure with the name of one that does not. Nodes that come later are asked by
-    their workers."""
-    nodes = _alive()
-    asking = ray.remote(reach)
-    question = (store.address, launch, store.launch(launch), imports)
-    asked = {
-        asking.options(
-            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(id_, soft=False)
-        ).remote(*question): id_
-        for id_ in nodes
-    }
-    while asked and not stopping.is_set():
-        answered, _ = ray.wait(list(asked), timeout=1.0)
-        for answer in answered:
-            id_ = asked.pop(answer)
-            try:
-                ray.get(answer)
-            except RayError as error:
-                if id_ in _alive():  # a node that is lost by now is no obstacle
-                    name = nodes[id_]["NodeManagerHostname"]
-                    reason = getattr(error, "cause", None)  # by the node, without its traceback
-                    raise EnvironmentFailure(str(reason or f"node {name}: {error}")) from error
 
 
 def _alive() -> dict[str, dict[str, Any]]:
@@ -171,74 +137,88 @@ def _alive() -> dict[str, dict[str, Any]]:
     return {node["NodeID"]: node for node in nodes if node["Alive"]}
 
 
-def _size(node: dict[str, Any]) -> Nodes:
-    return Nodes(1, node["Resources"].get("CPU", 0), node["Resources"].get("GPU", 0))
-
-
-@contextlib.contextmanager
-def _watched(lost: Callable[[str], NoReturn]) -> Iterator[None]:
-    """Calls `lost`, from another thread, if a process of a private Ray dies within the block. Ray
-    itself would end this process, after up to a minute, with the exit code that stands for failed
-    trials."""
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(LOOK_SECONDS):
-            for name, code in ray_private.dead_processes():
-                if not over.is_set():
-                    lost(f"Ray's {name} has died ({code})")
-
-    threading.Thread(target=look, daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
+def _sizes() -> list[Nodes]:
+    each = (node["Resources"] for node in _alive().values())
+    return [Nodes(1, size.get("CPU", 0), size.get("GPU", 0)) for size in each]
 
 
 def run(
-    spec: LaunchSpec,
     search: Search,
+    trials: Sequence[Trial],
     store: Store,
+    launch: int,
     placement: Placement,
     listener: Listener,
     stopping: threading.Event,
+    attempt: type[Attempt] = Attempt,
 ) -> None:
-    """Runs the search to its end, or until `stopping` is set. The ledger says how trials ended.
+    """Runs the search of these trials to its end, or until `stopping` is set. The ledger says how
+    trials ended. attempt: the class that runs a trial. A simulation brings its own.
 
     Raises EnvironmentFailure if results can't be written. Whatever runs is then interrupted.
     """
+    grid, per_trial = search.plan.grid, placement.per_trial
+    imports = tuple(imports_of_others(grid))
     if not ray.is_initialized():
         listener.preparing(f"joining Ray at {placement.ray}" if placement.ray else "starting Ray")
         start_ray(placement.ray)
-    if placement.ray:
-        _probe(store, spec.launch, spec.imports, stopping)
-        record, start_seconds = store.launch(spec.launch), placement.start_seconds
-        spec = replace(spec, record=record, start_seconds=start_seconds)
-    per_trial = placement.per_trial
-    worker = {
+    record = store.launch(launch) if placement.ray else None
+    # All nodes that are there must reach the results and have the modules that the user's files
+    # import. Nodes that come later are asked by their workers.
+    nodes = _alive() if placement.ray else {}
+    asked = {}
+    for node in nodes:
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        question = ray.remote(reach).options(num_cpus=0, scheduling_strategy=there)
+        asked[question.remote(store.address, launch, record, imports)] = node
+    while asked and not stopping.is_set():
+        for answer in ray.wait(list(asked), timeout=1.0)[0]:
+            node = asked.pop(answer)
+            try:
+                ray.get(answer)
+            except RayError as error:
+                if node in _alive():  # a node that is lost by now is no obstacle
+                    name = nodes[node]["NodeManagerHostname"]
+                    reason = getattr(error, "cause", None)  # by the node, without its traceback
+                    raise EnvironmentFailure(str(reason or f"node {name}: {error}")) from error
+    most = at_once(placement)
+    spec = LaunchSpec(
+        store.address,
+        grid.name,
+        grid.base,
+        launch,
+        grid.goal.metric,
+        grid.checkpoint_seconds,
+        grid.hang_seconds,
+        attempt,
+        frozenset(search.plan.codes),
+        tuple(dict.fromkeys(trial.classes for trial in trials)),
+        imports,
+        record,
+        slice_seconds(most, grid.hang_seconds),
+        flush_seconds(most),
+    )
+    resources = {
         "threads": max(1, int(per_trial.cpus)),
         "device": "cuda" if per_trial.gpus else "cpu",
         "gpus": per_trial.gpus,
     }
-    most = at_once(placement)
-    slices, flushes = slice_seconds(most, spec.hang_seconds), flush_seconds(most)
-    spec = replace(spec, slice_seconds=slices, flush_seconds=flushes)
-    # All slots fill at once. Older Tunes wait for each worker before they start the next.
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(most)
-    end = EndOfRun(stopping)
 
     def has_room() -> bool:
-        return bool(slots(map(_size, _alive().values()), per_trial))
+        return bool(slots(_sizes(), per_trial))
 
+    supervisor = Supervisor(search, store, listener, stopping, placement, has_room)
+    # All slots fill at once. Older Tunes wait for each worker before they start the next.
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(most)
     with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
         tuner = tune.Tuner(
             tune.with_resources(
-                tune.with_parameters(Worker, spec=spec.for_workers()),
+                tune.with_parameters(Worker, spec=spec),
                 {"cpu": per_trial.cpus, "gpu": per_trial.gpus},
             ),
             tune_config=tune.TuneConfig(
-                search_alg=Suggestions(spec, search, listener, worker, end),
-                scheduler=Rules(spec),
+                search_alg=Suggestions(search, launch, resources),
+                scheduler=Rules(grid, trials, search.in_full, spec.slice_seconds),
                 num_samples=-1,
                 max_concurrent_trials=most,
                 reuse_actors=True,
@@ -246,19 +226,32 @@ def run(
             run_config=tune.RunConfig(
                 name="sweep",
                 storage_path=scratch,
-                callbacks=[Watchdog(spec, search, store, listener, end, has_room), NoProgress()],
-                stop=end,
+                callbacks=[supervisor, NoProgress()],
+                stop=supervisor,
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
             ),
         )
         listener.preparing("starting workers, which import torch")
-        watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
-        silent = contextlib.redirect_stdout(None)  # there Ray prints pages about a lost node
-        with watched, silent, ray_private.running():
-            tuner.fit()
-    if failure := end.failure:
+        over = threading.Event()
+
+        def watch() -> None:
+            # If a process of a private Ray dies, Ray itself would end this process, after up to a
+            # minute, with the exit code that stands for failed trials.
+            while not over.wait(LOOK_SECONDS):
+                for name, code in ray_private.dead_processes():
+                    if not over.is_set():
+                        listener.lost_ray(f"Ray's {name} has died ({code})")
+
+        threading.Thread(target=watch, daemon=True).start()
+        try:
+            # On standard output Ray prints pages about a lost node.
+            with contextlib.redirect_stdout(None), ray_private.running():
+                tuner.fit()
+        finally:
+            over.set()
+    if failure := supervisor.failure:
         waiting = store.spilled()
         if waiting and str(waiting) not in failure:
             failure += f"; what could not be written waits in {waiting}"

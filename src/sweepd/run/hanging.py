@@ -10,7 +10,7 @@ import multiprocessing
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from traceback import extract_stack
 
 from sweepd.grid.user_files import is_own_file
@@ -26,23 +26,17 @@ BY_FORK = (
 )
 
 
-@contextmanager
-def stepping(hang_seconds: float, note: Callable[[str], None]) -> Iterator[None]:
-    """Calls `note` if the block has not ended after SHARE of `hang_seconds`. `note` is told at
-    which file and line this thread stands. With 0 seconds the block may take for ever."""
-    if not hang_seconds:
-        yield
-        return
+def stepping(hang_seconds: float, note: Callable[[str], None]) -> AbstractContextManager[None]:
+    """Notes where this thread stands if the block has not ended after SHARE of `hang_seconds`."""
     seconds = SHARE * hang_seconds
-    with watched(seconds, lambda at: note(f"no step for {seconds:g} s; it stands at {at}")):
-        yield
+    return watched(seconds, lambda at: note(f"no step for {seconds:g} s; it stands at {at}"))
 
 
 @contextmanager
 def watched(seconds: float, tell: Callable[[str], None]) -> Iterator[None]:
-    """Calls `tell` once if the block has not ended after `seconds`. `tell` is told at which file
-    and line this thread stands. That is the innermost line of the user's own code, if there is
-    one."""
+    """Calls `tell` once if the block has not ended after `seconds`; with 0 it may take for ever.
+    `tell` is told at which file and line this thread stands. That is the innermost line of the
+    user's own code, if there is one."""
     thread = threading.get_ident()
 
     def look() -> None:
@@ -54,7 +48,8 @@ def watched(seconds: float, tell: Callable[[str], None]) -> Iterator[None]:
 
     timer = threading.Timer(seconds, look)
     timer.daemon = True
-    timer.start()
+    if seconds:
+        timer.start()
     try:
         yield
     finally:

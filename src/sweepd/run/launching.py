@@ -4,6 +4,7 @@ that return data, for the command line and for Python."""
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -13,9 +14,10 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import plan as planning
-from sweepd.grid.placement import Resources
+from sweepd.grid.placement import Resources, torchs_share
 from sweepd.grid.plan import Plan
 from sweepd.grid.spec import Grid, parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.grid.user_classes import changed_defaults
 from sweepd.run.own_code import (
     folder_of,
@@ -24,7 +26,7 @@ from sweepd.run.own_code import (
     refuse_twins,
 )
 from sweepd.search.base import Search
-from sweepd.search.estimate import Bill, bills
+from sweepd.search.estimate import Bill, bills, trial_seconds
 from sweepd.search.ledger import Standing, changed_files, outcomes, standing
 from sweepd.search.staircase import promotion_of, search_of
 from sweepd.store.schema import TRIALS
@@ -46,6 +48,10 @@ SETTLING = "settle_most"
 STARTUP_SECONDS = (8.0, 60.0)
 """The seconds from a launch to its first step, low and high. They pass while Ray and torch are
 imported and Ray and a worker start. They were measured on 2 cores, idle and busy."""
+WARM_UP, STEPS = 4, 20
+"""The steps of a probe before the measured ones (one is recorded as a graph), and the measured."""
+MOST_SECONDS = 20.0
+"""The seconds after which a probe takes no further step of a trial."""
 CANCEL_SECONDS = 120.0
 """The seconds that a driver may take to stop after it was told to."""
 CANCEL_POLL_SECONDS = 1.0
@@ -133,16 +139,16 @@ class Estimate:
     def expected(self) -> Bill:
         """What is likely left, with half of the most that settling adds. The low time is without
         settling, the high time with all of it. Both include the start of nodes and of Ray."""
-        likely, most = self.bills.get("likely", self.bills["grid"]), self.bill(SETTLING)
+        likely, most = self.bill("likely"), self.bill(SETTLING)
         trials = likely.trials + most.trials / 2
         pairs = zip(STARTUP_SECONDS, self.starting, strict=True)
-        startup = [sum(pair) if trials else 0.0 for pair in pairs]
+        low, high = (sum(pair) if trials else 0.0 for pair in pairs)
         flops = likely.train_flops
         return Bill(
             trials,
             None if flops is None else flops + (most.train_flops or 0.0) / 2,
-            startup[0] + likely.seconds_low,
-            startup[1] + likely.seconds_high + most.seconds_high,
+            low + likely.seconds_low,
+            high + likely.seconds_high + most.seconds_high,
         )
 
     @property
@@ -162,27 +168,21 @@ class Estimate:
         return self.bills.get(name, nothing if name == SETTLING else self.bills["grid"])
 
     def row(self) -> dict[str, Any]:
-        return {
-            "sweep": self.sweep,
-            "cells": self.cells,
-            "trials": self.trials,
-            "done": self.done,
-            "failed": self.failed,
-            "other_code": self.other_code,
-            "to_run": self.to_run,
-            "train_flops": self.expected.train_flops,
+        left = self.expected
+        likely = {
+            "train_flops": left.train_flops,
             "slots": self.slots,
-            "seconds_low": self.expected.seconds_low,
-            "seconds_high": self.expected.seconds_high,
+            "seconds_low": left.seconds_low,
+            "seconds_high": left.seconds_high,
             "cost_low": self.cost_low,
             "cost_high": self.cost_high,
             "search": self.search,
-            **{
-                f"{name}_{field}": value
-                for name in (*BILLS, SETTLING)
-                for field, value in asdict(self.bill(name)).items()
-            },
         }
+        counts = ("sweep", "cells", "trials", "done", "failed", "other_code", "to_run")
+        row = {name: getattr(self, name) for name in counts} | likely
+        for bill in (*BILLS, SETTLING):
+            row |= {f"{bill}_{name}": value for name, value in asdict(self.bill(bill)).items()}
+        return row
 
 
 def planned(
@@ -210,10 +210,10 @@ def planned(
 
     # What an accepted code has done is planned under the ids of that code. The rest is still to be
     # run, and of what a code that is not accepted has done, it is said which files have changed.
-    ours = {code: made.files for code, made in plan.codes.items()}
-    theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
     plan = standing(plan.trials, ended).accepting(plan, accepts)
     now = standing(plan.trials, ended)
+    ours = {code: made.files for code, made in plan.codes.items()}
+    theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
     others = {newest["code"] for newest, *_ in now.other.values()}
     search = promotion_of(plan) if aim == "promote" else search_of(plan)
     search.learn(outcomes(plan, ended), ())
@@ -230,8 +230,7 @@ def planned(
 
 
 def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None = None) -> Estimate:
-    """Returns what the search of a plan has still to run, and what that takes at a site. Its times
-    are judged by the `measured` ratios, if any were (`bills`)."""
+    """Returns what a search has still to run at a site. `measured`: see `bills`."""
     plan = planned.plan
     resources = per_trial(plan.grid, site)
     slots = max(1, site.slots(resources))
@@ -253,6 +252,70 @@ def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None 
         bills=by_name,
         starting=site.starting,
     )
+
+
+def probed(
+    planned: Planned, resources: Resources, note: Callable[[str], None]
+) -> tuple[float, float]:
+    """Measures the smallest and the largest trial that is left of each task and model, and returns
+    the least and the most ratio of their times to the middle of the estimate's.
+
+    A time is that of a trial's steps, checks and test. Where trials share a card, the most counts
+    its neighbours' turns too. Nothing is kept. `note` is told of each trial. Raises UserError where
+    no trial of a model is left or one raises an error, and EnvironmentFailure without a card.
+    """
+    import torch
+
+    from sweepd.trial.attempt import described, started
+    from sweepd.trial.gpu import take_share
+    from sweepd.trial.training import Training
+
+    if resources.gpus and not torch.cuda.is_available():
+        raise EnvironmentFailure(
+            "no card here to probe: run `plan --probe` on a machine like those"
+        )
+    kinds: dict[object, list[Trial]] = defaultdict(list)
+    for trial in planned.standing.todo:
+        if not trial.loop_where:
+            kinds[trial.classes].append(trial)
+    if not kinds:
+        raise UserError("nothing to probe: no trial of a task and a model is left")
+    base, device = planned.plan.grid.base, "cuda" if resources.gpus else "cpu"
+    torch.set_num_threads(max(1, int(resources.cpus)))
+    if resources.gpus:
+        total = torch.cuda.get_device_properties(0).total_memory
+        take_share(torchs_share(resources.gpus, total))
+    ratios = []
+    for trials in kinds.values():
+        trials.sort(key=lambda trial: (trial.train_flops or 0.0) / trial.train.steps)
+        for trial in trials[:1] + trials[1:][-1:]:
+            steps, flops = trial.train.steps, trial.train_flops or 0.0
+            try:
+                run = started(trial, base, device)
+                assert isinstance(run, Training)
+                until = time.monotonic() + MOST_SECONDS
+                for taken in range(-WARM_UP, STEPS):
+                    if taken == 0:
+                        began = time.perf_counter()
+                    _, loss = run.train_step()
+                    if taken >= 0 and time.monotonic() > until:
+                        break
+                loss.item()  # waits for the card
+                step = (time.perf_counter() - began) / (taken + 1)
+                began = time.perf_counter()
+                run.check()
+                check = time.perf_counter() - began
+                run.test_score()
+                test = time.perf_counter() - began - check
+            except Exception as error:
+                raise UserError(f"trial {trial.id}: {described(error)}") from error
+            seconds = steps * step + steps // run.evaluation.check_every * check + test
+            ratios.append(seconds / (sum(trial_seconds(steps, flops)) / 2))
+            note(
+                f"{trial.model_name} on {trial.task_name}, {flops / steps:.3g} FLOPs a step: "
+                f"{1000 * step:.3g} ms a step, {seconds:.3g} s a trial"
+            )
+    return min(ratios), max(ratios) / (resources.gpus if 0 < resources.gpus < 1 else 1)
 
 
 def per_trial(grid: Grid, site: Site) -> Resources:

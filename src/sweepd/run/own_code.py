@@ -79,13 +79,13 @@ def folder_of(
 ) -> Iterator[Path]:
     """Yields the folder of a sweep's grid. Where the user's classes are no longer found there, it
     is a temporary folder with the files that the store keeps, and `say` is told so."""
-    gone = []
+    gone = ""
     for kind in KINDS:
         for own in info.own_classes.get(kind, {}).values():
             try:
                 source(kind, own["where"], Path(info.base))
             except FileNotFoundError:
-                gone.append(own["where"])
+                gone = gone or own["where"]
     if not (gone and info.sources):
         yield Path(info.base)
         return
@@ -93,14 +93,14 @@ def folder_of(
     # changes (`diff`) as it was last launched.
     launch = [one for one in store.launches() if one.get("sweep") == sweep][-1:]
     origin = {name: launch[0].get(name) if launch else None for name in ("commit", "diff")}
-    with TemporaryDirectory(prefix="sweepd-code-") as folder:
-        base = _restore(info, store, Path(folder))
+    with _restored(info, store) as base:
         base.joinpath(ORIGIN).write_text(json.dumps({**origin, "base": info.base}))
-        lacks = f"{info.base} lacks {called(gone[0])}"
         keeps = f"going on with the code that {store.address} keeps, without data beside it"
-        say(f"{lacks}: {keeps} (`sweepd launch` of the grid where it lies now finds that)")
-        with _importable(folder):
-            yield base
+        say(
+            f"{info.base} lacks {called(gone)}: {keeps} (`sweepd launch` of the grid where it lies "
+            "now finds that)"
+        )
+        yield base
 
 
 def as_launched(
@@ -126,9 +126,7 @@ def as_launched(
             note = f"the code of {names} was changed since the launch: running the "
             note += f"launch's, which {store.address} keeps"
     if note:
-        folder = stack.enter_context(TemporaryDirectory(prefix="sweepd-code-"))
-        base = _restore(store.load_sweep(sweep), store, Path(folder))
-        stack.enter_context(_importable(folder))
+        base = stack.enter_context(_restored(store.load_sweep(sweep), store))
     for classes in own:
         for kind, where in classes:
             if is_own(where) and not is_program(where):
@@ -137,49 +135,47 @@ def as_launched(
     return base, note
 
 
-def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
-    """Writes the kept files below `folder`, each as the latest launch had it. Returns the grid's
-    folder there. What lies beside the originals or the grid and is no code, as data does, is linked
-    to. Raises EnvironmentFailure for a file that would lie outside of `folder`."""
+@contextmanager
+def _restored(info: SweepInfo, store: Store) -> Iterator[Path]:
+    """Writes the kept files to a temporary folder for the block, each as the latest launch had it.
+    Yields the grid's folder there. What lies beside the originals or the grid and is no code, as
+    data does, is linked to. Packages in the folder can be imported, here and in processes that this
+    one starts. Raises EnvironmentFailure for a file that would lie outside of the folder."""
     beside: dict[str, str] = {}
     packages: dict[str, str] = {}
     for files in info.sources.values():
         beside |= files["beside"]
         packages |= files["packages"]
     outside = max((Path(name).parts.count("..") for name in beside), default=0)
-    base = folder.joinpath("grid", *("below" for _ in range(outside)))
-    base.mkdir(parents=True)
-    for start, names in ((base, beside), (folder, packages)):
-        for name, kept in names.items():
-            target = Path(os.path.normpath(start / name))
-            if not target.is_relative_to(folder):
-                raise EnvironmentFailure(f"{store.address}: {name} lies outside of its grid")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(store.read_source(kept))
-            target.chmod(0o755)  # a program may be run
-    for place in {Path(), *(Path(name).parent for name in beside)}:
-        origin, copy = (Path(os.path.normpath(root / place)) for root in (Path(info.base), base))
-        for path in origin.iterdir() if origin.is_dir() else ():
-            if path.suffix != ".py" and not (copy / path.name).exists():
-                (copy / path.name).symlink_to(path)
-    return base
-
-
-@contextmanager
-def _importable(folder: str) -> Iterator[None]:
-    """Makes packages in `folder` importable for the block, here and in processes that it starts."""
-    before = os.environ.get("PYTHONPATH")
-    sys.path.insert(0, folder)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, before)))
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
+    with TemporaryDirectory(prefix="sweepd-code-") as temporary:
+        folder = Path(temporary)
+        base = folder.joinpath("grid", *("below" for _ in range(outside)))
+        base.mkdir(parents=True)
+        for start, names in ((base, beside), (folder, packages)):
+            for name, kept in names.items():
+                target = Path(os.path.normpath(start / name))
+                if not target.is_relative_to(folder):
+                    raise EnvironmentFailure(f"{store.address}: {name} lies outside of its grid")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(store.read_source(kept))
+                target.chmod(0o755)  # a program may be run
+        for place in {Path(), *(Path(name).parent for name in beside)}:
+            origin, copy = (Path(os.path.normpath(root / place)) for root in (info.base, base))
+            for path in origin.iterdir() if origin.is_dir() else ():
+                if path.suffix != ".py" and not (copy / path.name).exists():
+                    (copy / path.name).symlink_to(path)
+        before = os.environ.get("PYTHONPATH")
+        sys.path.insert(0, temporary)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (temporary, before)))
+        importlib.invalidate_caches()
+        try:
+            yield base
+        finally:
+            sys.path.remove(temporary)
+            if before is None:
+                del os.environ["PYTHONPATH"]
+            else:
+                os.environ["PYTHONPATH"] = before
 
 
 def refuse_namesakes(grid: Grid, sweeps: Mapping[str, SweepInfo]) -> None:
@@ -201,7 +197,9 @@ def refuse_namesakes(grid: Grid, sweeps: Mapping[str, SweepInfo]) -> None:
                 same = same or (is_program(where) and ours.samefile(theirs))
             else:
                 same = where.rpartition(":")[2] == block.where.rpartition(":")[2]
-                same = same and (ours.samefile(theirs) or _code(ours) == _code(theirs))
+                if same and not ours.samefile(theirs):
+                    codes = (fingerprint(trial_files(f, f), f.parent) for f in (ours, theirs))
+                    same = len({code.digest for code in codes}) == 1
             if not same:
                 what = "program" if is_program(block.where) else "class"
                 raise UserError(
@@ -264,7 +262,3 @@ def refuse_twins(plan: Plan, ended: pa.Table) -> None:
                     "(a number, a text, or true or false), and results cannot tell the two apart; "
                     "write the value as there, or use another results folder"
                 )
-
-
-def _code(file: Path) -> str:
-    return fingerprint(trial_files(file, file), file.parent).digest

@@ -5,11 +5,11 @@ Tune schedules, places and supervises. Everything that must survive is in the st
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
-from collections.abc import Callable
-from math import ceil
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn, Protocol, Self
@@ -24,7 +24,8 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.fingerprint import is_program
+from sweepd.grid.placement import Placement
+from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Trial, competitors
 from sweepd.grid.user_files import is_own_file
 from sweepd.listing import duration
@@ -37,7 +38,7 @@ from sweepd.ray_private import (
     last_words,
     workers_that_did_not_start,
 )
-from sweepd.run.worker import LaunchSpec, Sent
+from sweepd.run.worker import Sent
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
 from sweepd.store.names import attempt_number
@@ -85,16 +86,12 @@ class Listener(Protocol):
         """An attempt has ended. `report` has its `status`, its `error` and the scores it has."""
 
     def lost_ray(self, reason: str) -> NoReturn:
-        """Ray has died, so nothing can run or be stopped any more. This is called from another
-        thread and must end the process."""
+        """Ray has died. Another thread calls this, and it must end the process."""
 
 
 class Disposable:
-    """A part of a Tune run that is never saved.
-
-    Tune pickles its parts so that a run can be restored. sweepd never restores one, so this part is
-    pickled as an empty object. A copy is the part itself.
-    """
+    """A part of a Tune run that is never saved. Tune pickles its parts so that a run can be
+    restored, which sweepd never does: this part is pickled as an empty object."""
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return object, ()
@@ -104,86 +101,56 @@ class Disposable:
 
 
 class Suggestions(Disposable, Searcher):
-    """Hands the search's trials to Tune, and tells the search how they ended."""
+    """Hands the search's trials to Tune. What becomes of them the supervisor hears, and nothing is
+    saved, since the ledger is the truth."""
 
-    def __init__(
-        self,
-        spec: LaunchSpec,
-        search: Search,
-        listener: Listener,
-        worker: dict[str, Any],
-        end: EndOfRun,
-    ) -> None:
+    def __init__(self, search: Search, launch: int, worker: dict[str, Any]) -> None:
         super().__init__(metric="step", mode="max")
-        self.spec, self.search, self.listener, self.worker = spec, search, listener, worker
-        self.end = end
-        self.index = {trial.id: i for i, trial in enumerate(spec.trials)}
-        self.in_flight: dict[str, Trial] = {}
-        self.unfit = 0
-        """How many workers in a row could not use their cards."""
+        self.search, self.launch, self.worker = search, launch, worker
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]
         trial = self.search.next()
         if trial is None:
             return Searcher.FINISHED if self.search.finished else None
-        self.in_flight[trial_id] = trial
-        attempt = attempt_number(self.spec.launch, self.search.tries[trial.id])
-        index = self.index[trial.id]
-        return {"index": index, "sent": Sent(trial), "attempt": attempt, **self.worker}
+        attempt = attempt_number(self.launch, self.search.tries[trial.id])
+        return {"sent": Sent(trial), "attempt": attempt, **self.worker}
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        if result["status"] is None:
-            self.unfit = 0
-            self.listener.running(self.in_flight[trial_id], result)
-
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
-        trial = self.in_flight.pop(trial_id)
-        if error:
-            return  # Watchdog knows why, and tells the search
-        if result and result["failure"]:
-            self.end.fail(result["failure"])
-        elif result and result.get("unfit"):
-            self.unfit += 1
-            if self.unfit == MOST_UNFIT:
-                self.end.fail(result["unfit"])
-            self.search.ended(trial, Outcome("interrupted"))
-        elif result and result["status"] is None:  # signals end the run without this call
-            self.search.ended(trial, Outcome("stopped"))
-            unscored = dict.fromkeys(trial.metrics)
-            self.listener.ended(trial, {**result, **unscored, "status": "stopped"})
-        elif result:
-            names = ("status", self.search.plan.grid.goal.metric, "total", "independent")
-            self.search.ended(trial, Outcome.recorded(*(result[name] for name in names)))
-            self.listener.ended(trial, result)
-
-    def save(self, checkpoint_path: str) -> None:
-        """Saves nothing, since the ledger is the truth."""
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Restores nothing, since the ledger is the truth."""
+    def on_trial_complete(self, *event: Any, **info: Any) -> None: ...
+    def save(self, checkpoint_path: str) -> None: ...
+    def restore(self, checkpoint_path: str) -> None: ...
 
 
-class Watchdog(Disposable, tune.Callback):
-    """Kills workers that hang, and records the ending of attempts whose workers are gone.
+def ours(trial: TuneTrial) -> Trial:
+    """Returns our trial that one of Tune's trials runs."""
+    sent: Sent = trial.config["sent"]
+    return sent.trial
+
+
+class Supervisor(Disposable, tune.Callback, tune.Stopper):
+    """Tells the search and the listener what becomes of trials, kills workers that hang, records
+    the ending of attempts whose workers are gone, and ends the run.
 
     Such an attempt is `failed` if its worker was killed. It is `interrupted`, and goes on
-    elsewhere, if its node was lost.
+    elsewhere, if its node was lost. The run ends once the driver is asked to stop, or when nothing
+    can be run or written any more.
     """
 
     def __init__(
         self,
-        spec: LaunchSpec,
         search: Search,
         store: Store,
         listener: Listener,
-        end: EndOfRun,
+        stopping: threading.Event,
+        placement: Placement,
         has_room: Callable[[], bool],
     ) -> None:
         """has_room: whether there is a node that can hold a trial, be it busy or not."""
-        self.spec, self.search, self.store = spec, search, store
-        self.listener, self.end, self.has_room = listener, end, has_room
+        self.search, self.store, self.listener, self.stopping = search, store, listener, stopping
+        self.placement, self.has_room = placement, has_room
+        self.hang_seconds = search.plan.grid.hang_seconds
+        self.failure: str | None = None
+        self.unfit = 0
+        """How many workers in a row could not use their cards."""
         self.now, self.looked = 0.0, time.monotonic()
         self.checked = 0.0
         """When it was last looked which trials hang."""
@@ -200,6 +167,16 @@ class Watchdog(Disposable, tune.Callback):
         """For each trial that has lost a node, the step of its newest checkpoint when it last did,
         and how often it had lost one since there was a newer one."""
 
+    def fail(self, reason: str) -> None:
+        """Ends the run for this reason, the first to come."""
+        self.failure = self.failure or reason
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self.failure is not None or self.stopping.is_set()
+
     def on_step_begin(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
         # The clock passes at most a second while the driver is held up, since what its workers have
         # reported meanwhile is still to be read.
@@ -209,37 +186,36 @@ class Watchdog(Disposable, tune.Callback):
         if self.now - self.checked < HANG_CHECK_SECONDS:
             return
         self.checked = self.now
-        if self.moved or not self.search.in_flight or not self.spec.record:
+        if self.moved or not self.search.in_flight or not self.placement.ray:
             self.idle_since = self.told = looked
-        elif looked - self.told >= min(TELL_SECONDS, self.spec.start_seconds):
+        elif looked - self.told >= min(TELL_SECONDS, self.placement.start_seconds):
             self.told = looked
             if self.has_room() and not has_a_place():  # it is busy with other sweeps
                 self.idle_since = looked
             else:
-                self._tell_why_none_runs(looked - self.idle_since)
-        if most := self.spec.hang_seconds:
-            for trial in [t for t, moved in self.moved.items() if self.now - moved > most]:
-                self.hung.add(trial)
-                del self.moved[trial]
-                ray.kill(actor_of(trial))
+                seconds = looked - self.idle_since
+                why = "; ".join(autoscaler_news()) or "Ray's autoscaler says nothing of it"
+                waits = f"no node that can run a trial has come for {duration(seconds)}: {why}"
+                if self.has_room():
+                    why = workers_that_did_not_start()[1] or "Ray says nothing of it here"
+                    waits = f"Ray has started no worker on its nodes for {duration(seconds)}: {why}"
+                self.listener.preparing(waits)
+                if seconds >= self.placement.start_seconds:
+                    self.fail(
+                        f"{waits}; `sweepd doctor --cluster FILE` looks for what is missing, and "
+                        "`start_seconds` in that file says how long to wait"
+                    )
+        if self.hang_seconds:
+            for trial, moved in list(self.moved.items()):
+                if self.now - moved > self.hang_seconds:
+                    self.hung.add(trial)
+                    del self.moved[trial]
+                    ray.kill(actor_of(trial))
         count, said = workers_that_did_not_start()
         if self.moved or self.not_started is None:
             self.not_started = count
-        elif count > self.not_started and not self.spec.record:  # all of them are of this launch
-            self.end.fail(f"Ray's workers do not start: {said}")
-
-    def _tell_why_none_runs(self, seconds: float) -> None:
-        why = "; ".join(autoscaler_news()) or "Ray's autoscaler says nothing of it"
-        waits = f"no node that can run a trial has come for {duration(seconds)}: {why}"
-        if self.has_room():
-            why = workers_that_did_not_start()[1] or "Ray says nothing of it here"
-            waits = f"Ray has started no worker on its nodes for {duration(seconds)}: {why}"
-        self.listener.preparing(waits)
-        if seconds >= self.spec.start_seconds:
-            self.end.fail(
-                f"{waits}; `sweepd doctor --cluster FILE` looks for what is missing, and "
-                "`start_seconds` in that file says how long to wait"
-            )
+        elif count > self.not_started and not self.placement.ray:  # all are of this launch
+            self.fail(f"Ray's workers do not start: {said}")
 
     def on_trial_start(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved[trial] = self.now
@@ -249,16 +225,35 @@ class Watchdog(Disposable, tune.Callback):
         self, iteration: int, trials: Any, trial: TuneTrial, result: Any, **info: Any
     ) -> None:
         self.moved[trial] = self.now
+        if not result["done"]:
+            self.unfit = 0
+            self.listener.running(ours(trial), result)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved.pop(trial, None)
+        ended, result = ours(trial), trial.last_result
+        if result["failure"]:
+            self.fail(result["failure"])
+        elif unfit := result["unfit"]:
+            self.unfit += 1
+            if self.unfit == MOST_UNFIT:
+                self.fail(unfit)
+            self.search.ended(ended, Outcome("interrupted"))
+        elif result["status"] is None:  # a rule gave up on it; signals end the run without this
+            self.search.ended(ended, Outcome("stopped"))
+            unscored = dict.fromkeys(ended.metrics)
+            self.listener.ended(ended, {**result, **unscored, "status": "stopped"})
+        else:
+            names = ("status", self.search.plan.grid.goal.metric, "total", "independent")
+            self.search.ended(ended, Outcome.recorded(*(result[name] for name in names)))
+            self.listener.ended(ended, result)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved.pop(trial, None)
-        lost, number = self.spec.trials[trial.config["index"]], trial.config["attempt"]
+        lost, number = ours(trial), trial.config["attempt"]
         if trial in self.hung:
             account = (
-                f"no step for {self.spec.hang_seconds:g} s (hang_seconds); the last that it "
+                f"no step for {self.hang_seconds:g} s (hang_seconds); the last that it "
                 f"reported was {trial.last_result.get('step', 0)}: its worker was killed"
             )
         else:  # the first line of Tune's account only counts failures
@@ -280,19 +275,18 @@ class Watchdog(Disposable, tune.Callback):
         ending = {"status": status, "acc": None, "loss": None, "error": error}
         self.search.ended(lost, Outcome(status))
         if not self.worked and lost.id in self.search.abandoned:
-            self.end.fail(f"no worker can be set up: {error}")
+            self.fail(f"no worker can be set up: {error}")
         try:
             self.store.append_log(lost.id, log_line(number, account))
-            columns = ledger_columns(lost, number, self.spec.sweep)
+            columns = ledger_columns(lost, number, self.search.plan.grid.name)
             self.store.write_trials([{**columns, **ending}])
         except EnvironmentFailure as failure:
-            self.end.fail(str(failure))
+            self.fail(str(failure))
         else:
             self.listener.ended(lost, ending)
 
     def _may_move(self, trial: Trial, saved: int) -> bool:
-        """Returns whether a trial that has lost its node goes on elsewhere. saved: the step of its
-        newest checkpoint."""
+        """Returns whether a trial whose node was lost, saved at a step, goes on elsewhere."""
         before, count = self.reached.get(trial.id, (0, 0))
         self.reached[trial.id] = max(saved, before), 0 if saved > before else count + 1
         return self.reached[trial.id][1] <= MOST_MOVES
@@ -317,11 +311,18 @@ class Rules(Disposable, FIFOScheduler):
     only with rules that never pause a trial.
     """
 
-    def __init__(self, spec: LaunchSpec) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        trials: Sequence[Trial],
+        in_full: Collection[str] = (),
+        slice_seconds: float = 0.0,
+    ) -> None:
+        """in_full: the ids of trials that no rule may give up on."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self.spec = spec
-        self.mode = "min" if spec.goal.comparison.startswith("<") else "max"
-        steps = {trial.train.steps for trial in spec.trials}
+        self.grid, self.in_full, self.slice_seconds = grid, in_full, slice_seconds
+        self.mode = "min" if grid.goal.comparison.startswith("<") else "max"
+        steps = {trial.train.steps for trial in trials}
         self.horizon = max(steps) if all(steps) else MOST_STEPS
         self.heard: dict[str, int] = {}
         """The step of each trial's latest check. A trial that is tried again repeats earlier
@@ -333,9 +334,8 @@ class Rules(Disposable, FIFOScheduler):
         """Trials that Tune may forget, in the order in which they ended."""
 
     def on_trial_add(self, tune_controller: Any, trial: TuneTrial) -> None:
-        program = is_program(self.spec.trials[trial.config["index"]].loop_where)
-        seconds = SAVE_SECONDS + GRACE_SECONDS if program else SAVE_SECONDS
-        give_time_to_save(tune_controller, self.spec.slice_seconds + seconds)
+        grace = GRACE_SECONDS if ours(trial).program else 0.0
+        give_time_to_save(tune_controller, self.slice_seconds + SAVE_SECONDS + grace)
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:
         forget_ended(tune_controller, self.ended)
@@ -343,14 +343,13 @@ class Rules(Disposable, FIFOScheduler):
     def on_trial_result(
         self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
     ) -> str:
-        ours = self.spec.trials[trial.config["index"]]
-        given_up = [self.gives_up(ours, *check) for check in result["checks"]]
-        if not any(given_up) or ours.id in self.spec.in_full:
+        given_up = [self.gives_up(ours(trial), *check) for check in result["checks"]]
+        if not any(given_up) or ours(trial).id in self.in_full:
             return str(self.CONTINUE)
         # The worker ends the attempt before Tune takes the trial away, since only the worker knows
         # where the trial stands. If it cannot, the reason shows as the trial trains on.
         try:
-            ray.get(actor_of(trial).give_up.remote(), timeout=self.spec.hang_seconds or None)
+            ray.get(actor_of(trial).give_up.remote(), timeout=self.grid.hang_seconds or None)
         except RayError:
             return str(self.CONTINUE)
         return str(self.STOP)
@@ -359,16 +358,14 @@ class Rules(Disposable, FIFOScheduler):
         self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
     ) -> None:
         self.ended[trial] = None
-        ours = self.spec.trials[trial.config["index"]]
         for check in result["checks"]:  # others are compared with it
-            self.gives_up(ours, *check)
+            self.gives_up(ours(trial), *check)
 
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
         self.ended[trial] = None
 
     def gives_up(self, trial: Trial, step: int, value: float) -> bool:
-        """Returns whether a rule gives up on the trial at this check, a `value` of the goal's
-        metric."""
+        """Returns whether a rule gives up on the trial at this check, a `value` of the metric."""
         if step <= self.heard.get(trial.id, 0):
             return False
         self.heard[trial.id] = step
@@ -380,11 +377,11 @@ class Rules(Disposable, FIFOScheduler):
                     "value",
                     rule.std,
                     num_results=rule.checks,
-                    grace_period=ceil(rule.grace / every),
+                    grace_period=math.ceil(rule.grace / every),
                 )
             given_up = bool(self.plateaus[rule, every](trial.id, {"value": value}))
         if asha := stop.asha:
-            group = competitors(trial, self.spec.tune)
+            group = competitors(trial, self.grid.tune)
             if group not in self.rungs:
                 self.rungs[group] = AsyncHyperBandScheduler(
                     time_attr="step",
@@ -402,21 +399,3 @@ class Rules(Disposable, FIFOScheduler):
             decision = rungs.on_trial_result(nobody, known_as, {"step": step, "value": value})
             given_up = given_up or decision == self.STOP
         return given_up
-
-
-class EndOfRun(Disposable, tune.Stopper):
-    """Ends the run once the driver is asked to stop, or when results can't be written."""
-
-    def __init__(self, stopping: threading.Event) -> None:
-        self.stopping = stopping
-        self.failure: str | None = None
-
-    def fail(self, reason: str) -> None:
-        """Ends the run for this reason, the first to come."""
-        self.failure = self.failure or reason
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False
-
-    def stop_all(self) -> bool:
-        return self.failure is not None or self.stopping.is_set()

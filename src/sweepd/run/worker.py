@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
-import math
 import os
 import signal
 import socket
@@ -16,7 +15,7 @@ import sys
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,7 +25,6 @@ from ray import tune
 
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.grid.fingerprint import Class, is_program
-from sweepd.grid.options import Goal
 from sweepd.grid.placement import Resources, torchs_share
 from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
@@ -46,6 +44,14 @@ FLUSHES_A_SECOND = 10.0
 """The most objects of metrics a second that are to be written besides those at checkpoints."""
 UNFIT_SECONDS = 2.0
 """The seconds that a worker whose card cannot be used takes to say so, besides a slice."""
+NOTHING: dict[str, Any] = {
+    "status": None,
+    "failure": None,
+    "unfit": None,
+    "checks": [],
+    "done": True,
+}
+"""What a worker reports that has no trial to report of."""
 SLICES_TO_HANG = 4
 """The least number of slices that fit into `hang_seconds`. The driver tells from the reports
 between slices which trial hangs."""
@@ -65,52 +71,37 @@ def flush_seconds(slots: int) -> float:
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """What a launch runs, and where. Its workers get all of it but the trials (`for_workers`)."""
+    """What every worker gets of a launch. Each trial goes to its own worker alone: 100,000 have
+    some 160 MB."""
 
     address: str
     sweep: str
     base: Path
     launch: int
+    metric: str
+    """The metric of the goal, which the rules that give up on trials watch."""
     checkpoint_seconds: float
-    trials: tuple[Trial, ...]
-    goal: Goal
-    """The goal of the sweep. The rules that give up on trials watch its metric."""
-    attempt: type[Attempt] = Attempt
+    hang_seconds: float
+    attempt: type[Attempt]
     """The class that runs a trial. A simulation brings its own."""
-    codes: frozenset[str] = frozenset()
+    codes: frozenset[str]
     """The digests of the versions of the code that this launch runs."""
-    tune: tuple[str, ...] = ()
-    """The nuisance axes, in which competitors differ."""
-    in_full: frozenset[str] = frozenset()
-    """The ids of trials that no rule may give up on."""
-    hang_seconds: float = 0.0
-    """The seconds that a trial may go without a step before its worker is killed; 0 means for
-    ever."""
-    flush_seconds: float = FLUSH_SECONDS
-    """The seconds that metric rows wait for others or for a checkpoint, with which they go too."""
-    slice_seconds: float = LEAST_SLICE_SECONDS
-    """The seconds that a trial trains between two reports, unless a rule waits for a check."""
-    record: Mapping[str, Any] | None = None
+    classes: tuple[tuple[Class, ...], ...]
+    """The classes of the trials, each combination once."""
+    imports: tuple[str, ...]
+    """The modules of others that the user's files import."""
+    record: Mapping[str, Any] | None
     """The store's record of this launch; None where all workers run on this machine. By this
     record, a worker on another machine sees that it reaches the same store."""
-    imports: tuple[str, ...] = ()
-    """The modules of others that the user's files import."""
-    start_seconds: float = math.inf
-    """The seconds for which no trial may run, before the first or later, until the launch ends."""
-    classes: tuple[tuple[Class, ...], ...] = ()
-    """The classes of the trials, each combination once."""
-
-    def for_workers(self) -> LaunchSpec:
-        """Returns what every worker gets. Each trial goes to its own worker alone: 100,000 have
-        some 160 MB."""
-        classes = tuple(dict.fromkeys(trial.classes for trial in self.trials))
-        return replace(self, trials=(), in_full=frozenset(), classes=classes)
+    slice_seconds: float
+    """The seconds that a trial trains between two reports, unless a rule waits for a check."""
+    flush_seconds: float
+    """The seconds that metric rows wait for others or for a checkpoint, with which they go too."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A trial on its way to its worker. Tune copies and prints what it hands on, and this is one
-    short name to it."""
+    """A trial on its way to its worker: one short name to it, which Tune copies and prints."""
 
     trial: Trial
 
@@ -131,8 +122,25 @@ class Worker(tune.Trainable):
     def setup(self, config: dict[str, Any], spec: LaunchSpec) -> None:  # type: ignore[override]
         if spec.hang_seconds:  # the driver's watchdog begins only after this method
             faulthandler.dump_traceback_later(spec.hang_seconds, exit=True)
-        _die_with_parent()
-        _tell_exits()
+        # This process dies with its parent, Ray's raylet. A driver that is killed takes its Ray
+        # with it, and so this worker at once. Ray alone would take seconds, in which a trial could
+        # end although the next driver has begun it anew.
+        if sys.platform == "linux":
+            prctl = ctypes.CDLL(None, use_errno=True).prctl
+            prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+            if prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+                raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+        # `os._exit` tells on standard error that it was called, and where. Nothing else knows why
+        # the process is gone.
+        process, leave = os.getpid(), os._exit
+
+        def told(status: int) -> NoReturn:
+            if os.getpid() == process and sys.__stderr__:  # and not one that it has forked
+                sys.__stderr__.write(f"os._exit({status})\n")
+                faulthandler.dump_traceback(sys.__stderr__, all_threads=False)
+            leave(status)
+
+        os._exit = told
         import torch
 
         self.spec = spec
@@ -167,13 +175,7 @@ class Worker(tune.Trainable):
             # Slower than the reports of trials that run elsewhere, so that one such node among
             # others does not end the launch.
             time.sleep(self.spec.slice_seconds + UNFIT_SECONDS)
-            return {
-                "status": None,
-                "failure": None,
-                "unfit": self.unfit,
-                "checks": [],
-                "done": True,
-            }
+            return {**NOTHING, "unfit": self.unfit}
         try:
             attempt = self.attempt = self.attempt or self._begin()
             news = attempt.news()  # checks of an earlier attempt are reported before any training
@@ -183,24 +185,22 @@ class Worker(tune.Trainable):
                 news = attempt.news()
         except EnvironmentFailure as failure:  # no fault of the trial: the whole run ends
             self.attempt = None
-            return {"status": None, "failure": str(failure), "checks": [], "done": True}
+            return {**NOTHING, "failure": str(failure)}
         return {
+            **NOTHING,
             **attempt.report(),
-            "checks": [(check.step, check.scores.get(self.spec.goal.metric)) for check in news],
-            "failure": None,
+            "checks": [(check.step, check.scores.get(self.spec.metric)) for check in news],
             "saved": attempt.saved,
             "done": attempt.status is not None,
         }
 
     def give_up(self) -> None:
-        """Ends the attempt as `stopped`. The driver calls this when a rule (`stop.plateau` or
-        `stop.asha`) has given up on the trial."""
+        """Ends the attempt as `stopped`: a rule of the driver has given up on the trial."""
         assert self.attempt is not None
         self.attempt.give_up()
 
     def cleanup(self) -> None:
-        """Saves an unfinished attempt and ends it as `interrupted`, since Tune takes this actor
-        away."""
+        """Ends an unfinished attempt as `interrupted`, since Tune takes this actor away."""
         if self.attempt:
             self.attempt.interrupt()
             self.attempt = None
@@ -236,8 +236,8 @@ class Worker(tune.Trainable):
                 spec.checkpoint_seconds,
                 Resources(self.config["threads"], self.config["gpus"]),
                 spec.hang_seconds,
+                spec.flush_seconds,
             )
-            attempt.flush_seconds = spec.flush_seconds
             attempt.begin()
         return attempt
 
@@ -272,30 +272,3 @@ def reach(
             f"{here()}: {address} is another folder there than where the driver runs; name storage "
             "that every node shares"
         )
-
-
-def _tell_exits() -> None:
-    """Has `os._exit` tell on standard error that it was called, and where. Nothing else knows why
-    the process is gone."""
-    ours, leave = os.getpid(), os._exit
-
-    def told(status: int) -> NoReturn:
-        if os.getpid() == ours and sys.__stderr__:  # and not one that it has forked
-            sys.__stderr__.write(f"os._exit({status})\n")
-            faulthandler.dump_traceback(sys.__stderr__, all_threads=False)
-        leave(status)
-
-    os._exit = told
-
-
-def _die_with_parent() -> None:
-    """Has this process killed when its parent, Ray's raylet, dies. This works on Linux only.
-
-    A driver that is killed takes its Ray with it, and so this worker at once. Ray alone would take
-    seconds. In these a trial could end although the next driver has begun it anew.
-    """
-    if sys.platform == "linux":
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-        prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-        if prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
-            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,7 @@ MOST_TOLD = 10_000
 """The most characters of an error's text that are stored."""
 
 
+@dataclass(eq=False, repr=False)
 class Attempt:
     """Trains one trial in slices: call `begin`, then `advance` until `status` is no longer None.
 
@@ -64,21 +66,18 @@ class Attempt:
     the store can't be written, EnvironmentFailure is raised to the caller.
     """
 
-    def __init__(  # noqa: PLR0913
-        self,
-        store: Store,
-        trial: Trial,
-        number: int,
-        sweep: str,
-        base: Path,
-        device: str,
-        checkpoint_seconds: float,
-        resources: Resources = Resources(),  # noqa: B008 (it is frozen)
-        hang_seconds: float = 0.0,
-    ) -> None:
-        self.resources, self.hang_seconds = resources, hang_seconds
-        self.store, self.trial, self.number, self.sweep = store, trial, number, sweep
-        self.base, self.device, self.checkpoint_seconds = base, device, checkpoint_seconds
+    store: Store
+    trial: Trial
+    number: int
+    sweep: str
+    base: Path
+    device: str
+    checkpoint_seconds: float
+    resources: Resources = Resources()  # noqa: RUF009 (it is frozen)
+    hang_seconds: float = 0.0
+    flush_seconds: float = FLUSH_SECONDS
+
+    def __post_init__(self) -> None:
         self.training: Run | None = None
         self.ending: dict[str, Any] | None = None
         """The attempt's row of `trials`, once it is written."""
@@ -96,7 +95,6 @@ class Attempt:
         """The step of the newest checkpoint."""
         self.started = datetime.now(UTC)
         self.flushed = self.checkpointed = time.monotonic()
-        self.flush_seconds = FLUSH_SECONDS
         self.printed = Printed()
         self.failure: EnvironmentFailure | None = None
         """Why the store could not be written. The attempt is over then."""
@@ -143,8 +141,7 @@ class Attempt:
         self._safely(self._interrupt)
 
     def give_up(self) -> None:
-        """Ends the attempt as `stopped`, and keeps the state of training in case somebody wants the
-        trial in full after all."""
+        """Ends the attempt as `stopped`, and keeps its state in case somebody wants it in full."""
 
         def give_up(run: Run) -> None:
             self._stop(run)
@@ -158,48 +155,37 @@ class Attempt:
         self._safely(give_up)
 
     def _safely(self, act: Callable[[Run], None]) -> None:
-        """Does something with the run, unless the attempt has ended. What fails is recorded, and
-        what cannot be recorded in the store is saved elsewhere."""
-        with self._saving_elsewhere():
-            if self.status is None:
-                assert self.training is not None
-                with self._recording_failure():
-                    act(self.training)
+        """Does something with the run, unless the attempt has ended. What fails is recorded.
 
-    @contextmanager
-    def _saving_elsewhere(self) -> Iterator[None]:
-        """Guards the block against a store that can't be written. An EnvironmentFailure in it saves
-        on this machine what the attempt holds in memory, and is raised with a note of where that is
-        now. The next launch on this machine takes it to the store (`Store.take_in_spill`). The
-        attempt is then over, so every later use raises the failure again."""
+        Where the store can't be written, EnvironmentFailure says what has become of the trial. What
+        the attempt holds in memory is then saved on this machine, as far as the run can be saved,
+        and the next launch here takes it to the store (`Store.take_in_spill`). The attempt is over:
+        every later use raises the failure again.
+        """
         if self.failure:
             raise self.failure
+        if self.status is not None:
+            return
+        store, run, trial = self.store, self.training, f"trial {self.trial.id}"
+        assert run is not None
         try:
-            yield
-        except EnvironmentFailure as error:
-            self.failure = EnvironmentFailure(f"{error}; {self._spill()}")
-            raise self.failure from error
-
-    def _spill(self) -> str:
-        """Saves the attempt on this machine if it has something to save. If a user's own code does
-        not save its state, it ends as `failed`. Returns what has become of the trial, for the
-        message."""
-        store, trial = self.store, f"trial {self.trial.id}"
-        if self.status is not None or self.training is None:
-            return f"nothing of {trial} is lost"
-        try:
-            self.store = store.spill_store()
             with self._recording_failure():
-                if self.training.result:
-                    self._finish(self.training)
-                else:
-                    self._interrupt(self.training)
+                act(run)
         except EnvironmentFailure as error:
-            return f"{trial} continues from its last checkpoint: {error}"
-        return (
-            f"{trial} is saved in {self.store.address}, and the next launch or resume on this "
-            f"machine takes it to {store.address}"
-        )
+            became = f"nothing of {trial} is lost"
+            if self.status is None:
+                try:
+                    self.store = store.spill_store()
+                    with self._recording_failure():
+                        (self._finish if run.result else self._interrupt)(run)
+                    became = (
+                        f"{trial} is saved in {self.store.address}, and the next launch or resume "
+                        f"on this machine takes it to {store.address}"
+                    )
+                except EnvironmentFailure as again:
+                    became = f"{trial} continues from its last checkpoint: {again}"
+            self.failure = EnvironmentFailure(f"{error}; {became}")
+            raise self.failure from error
 
     def _train(self, run: Run, until: float) -> None:
         checks, stop = len(run.checks), self.trial.values.stop
@@ -226,15 +212,13 @@ class Attempt:
 
     def _stop(self, run: Run) -> None:
         """Has a program save itself and end. All other training has stopped already."""
-        if isinstance(run, ProgramRun):
-            for row in run.stop():
-                self._record(row)
+        for row in run.stop() if isinstance(run, ProgramRun) else ():
+            self._record(row)
 
     def _on_trunk(self, run: Run) -> bool:
         """Whether other trials may train on from where the run stands."""
-        if isinstance(run, ProgramRun) and not run.done:
-            return False
-        return run.step <= self.trial.train.trunk_end
+        left = run.done if isinstance(run, ProgramRun) else True
+        return left and run.step <= self.trial.train.trunk_end
 
     def _record(self, row: StepRow) -> None:
         self.latest = row
@@ -251,8 +235,7 @@ class Attempt:
         self.flushed = time.monotonic()
 
     def _save(self, run: Run, checkpoint: Checkpoint) -> bool:
-        """Writes the waiting metric rows and then the checkpoint. Returns whether the run can be
-        saved at all."""
+        """Writes the waiting metric rows and the checkpoint. Returns whether it can be saved."""
         self._flush()
         snapshot = run.snapshot()
         if snapshot is not None:
@@ -264,13 +247,11 @@ class Attempt:
         checkpoint = Checkpoint(run.step, self.trial.id, kept=False)
         saved = self._save(run, checkpoint)
         self.checkpointed = time.monotonic()
-        if not saved:
-            return
-        for older in self.own_checkpoints:
-            if older != checkpoint.name:
-                self.store.delete_checkpoint(self.trial.trunk, older)
-        self.own_checkpoints = [checkpoint.name]
-        self.saved = checkpoint.step
+        if saved:
+            for older in self.own_checkpoints:
+                if older != checkpoint.name:
+                    self.store.delete_checkpoint(self.trial.trunk, older)
+            self.own_checkpoints, self.saved = [checkpoint.name], checkpoint.step
 
     def _keep(self, run: Run) -> None:
         """Saves a state that every trial of the trunk passes through. It stays until `gc`."""
@@ -368,8 +349,7 @@ class Attempt:
 
     @contextmanager
     def _recording_failure(self) -> Iterator[None]:
-        """Writes what the trial prints within the block to its log. An exception ends the attempt
-        as `failed`."""
+        """Writes what the block prints to the log. An exception ends the attempt as `failed`."""
         try:
             with redirect_stdout(self.printed), redirect_stderr(self.printed):
                 yield
@@ -382,30 +362,26 @@ class Attempt:
             self._log(account[:MOST_TOLD] + account[MOST_TOLD:][-MOST_TOLD:])
             self._end("failed", described(error))
         finally:
-            if text := self.printed.taken():
+            if text := self.printed.getvalue():
                 self.store.append_log(self.trial.id, text)
+                self.printed.seek(0)
+                self.printed.truncate()
             if self.status is not None:
                 self.store.flush_logs()
 
 
-class Printed(io.TextIOBase):
+class Printed(io.StringIO):
     """Holds what a trial prints, the first MOST_PRINTED characters of it."""
 
-    def __init__(self) -> None:
-        self.room = MOST_PRINTED
-        self.parts: list[str] = []
+    room = MOST_PRINTED
 
     def write(self, text: str) -> int:
         if self.room > 0:
-            self.parts.append(text[: self.room])
+            super().write(text[: self.room])
             self.room -= len(text)
             if self.room <= 0:
-                self.parts.append("\n(what it printed after this is left out)\n")
+                super().write("\n(what it printed after this is left out)\n")
         return len(text)
-
-    def taken(self) -> str:
-        text, self.parts = "".join(self.parts), []
-        return text
 
 
 def started(trial: Trial, base: Path, device: str) -> Run:

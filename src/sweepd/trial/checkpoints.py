@@ -87,62 +87,47 @@ def outlook(
     names = {trunk: list(checkpoints(trunk)) for trunk in trunks}
     continued, again = {}, {}
     for trial, row in zip(todo, planned, strict=True):
-        saved = names.get(trial.trunk, [])
+        stop, train, saved = trial.values.stop, trial.train, names.get(trial.trunk, [])
         on_the_way = reachable(trial, saved)
+        # `Training.passes` decides where it can continue. The ledger tells as much as it knows: the
+        # last step of the trial that made a checkpoint, and its checks, of which a loop of the
+        # user's own has none.
+        usable = []
+        for checkpoint in on_the_way:
+            maker = makers.get(checkpoint.trial)
+            if checkpoint.trial == trial.id or (maker is None and stop.success is None):
+                usable.append(checkpoint)
+            elif maker is not None and not stop.spent(maker["tokens"] or 0, maker["seconds"] or 0):
+                alike = all(maker.get(f.name) == row.get(f.name) for f in fields(Evaluate))
+                if unsolved(stop.success, maker["success"], alike):
+                    usable.append(checkpoint)
         shorter = [
             run
             for run in kin[tuple(row[name] for name in same)]
-            if run["id"] != trial.id and 0 < (run["step"] or 0) < trial.train.steps
+            if run["id"] != trial.id and 0 < (run["step"] or 0) < train.steps
         ]
-        left = makers.get(trial.id, {})
-        if usable := [c for c in on_the_way if _passes(trial, row, c, makers.get(c.trial))]:
+        interrupted = makers.get(trial.id, {}).get("status") == "interrupted"
+        if usable:
             continued[trial.id] = usable[0].step
-        elif left.get("status") == "interrupted" and isinstance(trial.train, LoopBudget):
-            why = "program kept nothing" if trial.program else "loop gives no `save` and `load`"
-            again[trial.id] = f"nothing was saved of them: their {why}"
+        elif interrupted and isinstance(train, LoopBudget):
+            lacks = "program kept nothing" if trial.program else "loop gives no `save` and `load`"
+            again[trial.id] = f"nothing was saved of them: their {lacks}"
         elif shorter:
-            again[trial.id] = _why(trial, shorter, on_the_way, saved)
+            why = "earlier runs saved no state that they would pass through"
+            if trial.program and train.extensible:
+                why = "the program left no file `done` in {dir}, so it runs anew with each number "
+                why += "of steps"
+            elif isinstance(train, LoopBudget):
+                why = "a loop may do other things with other `steps`, so it runs anew with each "
+                why += "number"
+            elif all(run["trunk"] != trial.trunk for run in shorter):
+                why = f"with schedule: {train.schedule} the rate at every step depends on "
+                why += "train.steps (wsd or constant can be continued)"
+            elif on_the_way:
+                why = "this grid's stop rules might have ended the earlier runs before the step "
+                why += "that they saved (those had another stop.success, other checks or a larger "
+                why += "budget)"
+            elif any(one.kept for one in map(Checkpoint.parse, saved) if one):
+                why = "their learning rate starts to fall before the step that earlier runs saved"
+            again[trial.id] = why
     return Outlook(continued, again)
-
-
-def _passes(
-    trial: Trial, row: Mapping[str, Any], checkpoint: Checkpoint, maker: Mapping[str, Any] | None
-) -> bool:
-    """Returns whether the trial can continue from a checkpoint, which `Training.passes` decides, as
-    far as the ledger tells. The ledger knows only the last step of the trial that made it."""
-    if checkpoint.trial == trial.id:
-        return True
-    if maker is None:
-        return trial.values.stop.success is None
-    checks = [field.name for field in fields(Evaluate)]  # a loop of the user's own has none
-    same_checks = all(maker.get(name) == row.get(name) for name in checks)
-    return unsolved(
-        trial.values.stop.success, maker["success"], same_checks
-    ) and not trial.values.stop.spent(maker["tokens"] or 0, maker["seconds"] or 0.0)
-
-
-def _why(
-    trial: Trial,
-    shorter: Sequence[Mapping[str, Any]],
-    on_the_way: Sequence[Checkpoint],
-    saved: Sequence[str],
-) -> str:
-    """Returns why a trial can't continue the shorter runs. saved: the names of the checkpoints of
-    its trunk. on_the_way: those that the trial passes through."""
-    if trial.program and trial.train.extensible:
-        return "the program left no file `done` in {dir}, so it runs anew with each number of steps"
-    if isinstance(trial.train, LoopBudget):
-        return "a loop may do other things with other `steps`, so it runs anew with each number"
-    if all(run["trunk"] != trial.trunk for run in shorter):
-        return (
-            f"with schedule: {trial.train.schedule} the rate at every step depends on train.steps "
-            "(wsd or constant can be continued)"
-        )
-    if on_the_way:
-        return (
-            "this grid's stop rules might have ended the earlier runs before the step that they "
-            "saved (those had another stop.success, other checks or a larger budget)"
-        )
-    if any(checkpoint.kept for checkpoint in filter(None, map(Checkpoint.parse, saved))):
-        return "their learning rate starts to fall before the step that earlier runs saved"
-    return "earlier runs saved no state that they would pass through"

@@ -33,8 +33,7 @@ DIGITS = 4
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Sums over rows at each position, as arrays (T,). count: the number of targets. loss: the sum
-    of their losses. right: how many of them were right."""
+    """Sums over rows at each position (T,): of targets, of their losses, of those right."""
 
     count: npt.NDArray[np.float64]
     loss: npt.NDArray[np.float64]
@@ -145,8 +144,7 @@ def loss_of(
 
 
 def losses_of(outputs_BTV: Tensor, targets_BT: Tensor) -> np.ndarray:
-    """Returns (B, T) what each target adds to the sum of `loss_of`. Where there is no target, the
-    value has no meaning."""
+    """Returns (B, T) what each target adds to the sum of `loss_of`; where none is, anything."""
     if targets_BT.is_floating_point():
         squared = (outputs_BTV.squeeze(-1).float() - targets_BT) ** 2
         return squared.cpu().numpy()
@@ -161,8 +159,7 @@ def losses_of(outputs_BTV: Tensor, targets_BT: Tensor) -> np.ndarray:
 
 @torch.inference_mode()
 def evaluate(model: nn.Module, task: Task, sample: Chains | Batch) -> Score:
-    """Returns the score of `model` on a sample of the task. The model is left in the mode (training
-    or evaluation) in which it came."""
+    """Returns the score of `model` on a sample of the task. The model's mode stays as it was."""
     was_training = model.training
     model.eval()
     if isinstance(sample, Chains):
@@ -175,8 +172,7 @@ def evaluate(model: nn.Module, task: Task, sample: Chains | Batch) -> Score:
 
 
 def score_targets(model: nn.Module, task: Task, batch: Batch) -> Score:
-    """Returns the score of a sample without chains. Each target is judged at its own position, so
-    one parallel pass is enough."""
+    """Returns the score of a sample without chains: each target at its own position."""
     device = next(model.parameters()).device
     real = batch.targets.dtype.kind == "f"
     scored, found = batch.scored, np.zeros_like(batch.targets)
@@ -202,8 +198,7 @@ def score_targets(model: nn.Module, task: Task, batch: Batch) -> Score:
 
 
 def right_of(task: Task, found: Rows, batch: Batch) -> Flags | None:
-    """Returns what the task's `right` gives. Raises Unusable if that is not what `Task.right` says
-    it must be."""
+    """Returns what the task's `right` gives. Raises Unusable if it gives something else."""
     right = task.right(found, batch)
     shapes = batch.targets.shape, batch.targets.shape[:1]
     if right is None or (

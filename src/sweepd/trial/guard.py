@@ -70,8 +70,7 @@ def kill(group: int) -> None:
 
 
 def alive() -> set[int]:
-    """Returns the descendants of this process that have not ended. Off Linux it is empty, since
-    nothing says there who descends from whom."""
+    """Returns the descendants of this process that have not ended; off Linux, none."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -72,8 +72,7 @@ class OwnLoop:
 
     @property
     def train_flops(self) -> float | None:
-        """The training FLOPs so far, as a share of those of the whole budget, or None where nobody
-        knows them."""
+        """The training FLOPs so far, as a share of the whole budget's; None where unknown."""
         if self.flops is None or not (self.steps or self.result):
             return None
         return self.flops * (self.step / self.steps if self.steps else 1.0)

@@ -21,6 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -88,9 +89,7 @@ class ProgramRun:
         """How many of its two outputs have not ended."""
         self.last: deque[str] = deque(maxlen=LAST_LINES)
         self.checks: list[Check] = []
-        self.step = 0
-        self.seconds = 0.0
-        self.tokens: int | None = None
+        self.step, self.seconds, self.tokens = 0, 0.0, None
         self.parent: str | None = None
         self.result: Result | None = None
         self.score: dict[str, float] = {}
@@ -105,16 +104,14 @@ class ProgramRun:
         self.marks = False
         """Whether the program has ever made a mark. Then no other state of its folder is kept."""
         self.seen: tuple[Any, ...] = ()
-        """The marks as they were looked at last."""
         self.looked = self.seen_at = 0.0
-        """When they were looked at last, and since when they are so."""
+        """The marks as they were looked at last, when that was, and since when they are so."""
         self.kept: tuple[Any, ...] = ()
         """The marks as they were at the last snapshot, or at the start."""
 
     @property
     def train_flops(self) -> float | None:
-        """The training FLOPs so far, as a share of those of the whole budget, or None where nobody
-        knows them."""
+        """The training FLOPs so far, as a share of the whole budget's; None where unknown."""
         flops, steps = self.trial.train_flops, self.trial.train.steps
         if flops is None or not (steps or self.result):
             return None
@@ -126,8 +123,7 @@ class ProgramRun:
         return self.result is not None and (self.folder / "done").exists()
 
     def advance(self) -> Iterator[StepRow | None]:
-        """Waits for what the program tells, and yields each row. Yields None where there is none
-        for a moment."""
+        """Waits for what the program tells. Yields each row, and None where none comes at once."""
         if self.guard is None:
             self._start()
         while self.result is None:
@@ -135,9 +131,22 @@ class ProgramRun:
             if news is None and not self.open:
                 self._ended()
             elif self.result is None:
-                self._look_at_marks()
-                self._refuse_hanging()
-            if self.result is None and self.score and self._spent(self.seconds):
+                now = time.monotonic()
+                # A mark is looked at once all rows are read, so that those before it belong to the
+                # snapshot.
+                if now - self.looked >= LOOK_SECONDS and self.lines.empty():
+                    self.looked, marks = now, self._marks()
+                    if marks != self.seen:
+                        self.seen, self.seen_at = marks, now
+                    elif marks and marks != self.kept and now - self.seen_at > STILL_SECONDS:
+                        self.marked = True
+                if self.hang_seconds and now - self.heard > self.hang_seconds:
+                    self.stop()
+                    raise self._failure(
+                        f"it printed nothing for {self.hang_seconds:g} s (hang_seconds), so it was "
+                        "ended; the last that it printed was"
+                    )
+            if self.result is None and self.score and self.trial.values.stop.spent(0, self.seconds):
                 self.result = self._completed()
             if self.result:
                 self.stop()
@@ -156,14 +165,10 @@ class ProgramRun:
         self.reports = rows.open("rb")
         # Ray's own settings are not the program's, which may use a Ray of its own. Programs of
         # Python print each row at once. `python` and `torchrun` are those beside this interpreter.
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("RAY_", "TUNE_"))
-        }
-        environment |= {ROWS: str(rows), "PYTHONUNBUFFERED": "1"}
+        ours = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "TUNE_"))}
         paths = (str(Path(sys.executable).parent), os.environ.get("PATH"))
-        environment["PATH"] = os.pathsep.join(filter(None, paths))
+        path = os.pathsep.join(filter(None, paths))
+        environment = {**ours, ROWS: str(rows), "PYTHONUNBUFFERED": "1", "PATH": path}
         if not self.resources.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""
         self.kept = self.seen = self._marks()
@@ -191,8 +196,7 @@ class ProgramRun:
         self.lines.put((out, b""))
 
     def _news(self) -> StepRow | str | None:
-        """Returns the next row, a line of other output, which is printed, or None where nothing
-        came for a moment."""
+        """Returns the next row, or a line of other output, which is printed; None if none came."""
         assert self.reports is not None
         self.seconds = self.before + time.monotonic() - self.started
         at = self.reports.tell()
@@ -215,7 +219,7 @@ class ProgramRun:
             try:
                 row = json.loads(NOT_FINITE.sub(": NaN", text))
             except ValueError as error:  # such as the rows of two processes in one line
-                raise self._unusable(text, f"is no JSON: {error}") from None
+                raise UserError(f"the row {text[:200]} is no JSON: {error}") from None
             if "step" in row:
                 return self._row(row)
         self.last.append(text)
@@ -224,26 +228,27 @@ class ProgramRun:
 
     def _row(self, row: dict[str, Any]) -> StepRow | str:
         """Takes in a row. Returns it, or a text where it adds no step."""
-        told = json.dumps(row)
+        the_row = f"the row {json.dumps(row)[:200]}"
         step, test = row.pop("step"), row.pop("test", False)
         if isinstance(step, bool) or not isinstance(step, int | float) or step != step // 1:
-            raise self._unusable(told, f"has step = {shown(step)}; it must be a whole number")
+            raise UserError(f"{the_row} has step = {shown(step)}; it must be a whole number")
         if not 0 <= step <= LARGEST_INT:
-            raise self._unusable(told, f"has step = {step}; it must be 0 or more")
+            raise UserError(f"{the_row} has step = {step}; it must be 0 or more")
         if not isinstance(test, bool):
-            raise self._unusable(told, f"has test = {shown(test)}; it must be true or false")
+            raise UserError(f"{the_row} has test = {shown(test)}; it must be true or false")
         try:
             scores = numbers(self, "row", row, self.trial.metrics, [TOTAL])
         except Unusable as error:
-            raise self._unusable(told, error.message.partition(" ")[2]) from None
+            raise UserError(f"{the_row} {error.message.partition(' ')[2]}") from None
         step, last = int(step), self.step
         if self.fresh:  # it goes on from what it has kept
             self.checks = [check for check in self.checks if check.step < step]
             last = self.checks[-1].step if self.checks else -1
             self.fresh = False
         if step < last or (step == last and not test):
-            message = f"comes after step {last}; of several processes let one report"
-            raise self._unusable(told, message)
+            raise UserError(
+                f"{the_row} comes after step {last}; of several processes let one report"
+            )
         if test or not self.tested:
             self.score, self.tested = scores, test
         self.step = step
@@ -257,12 +262,6 @@ class ProgramRun:
             self.checks.append(Check(step, measured))
         costs = {"seconds": self.seconds, "train_flops": self.train_flops}
         return StepRow(step, {**measured, "step": step, **costs}, measured)
-
-    def _unusable(self, row: str, message: str) -> UserError:
-        return UserError(f"the row {row[:200]} {message}")
-
-    def _spent(self, seconds: float) -> bool:
-        return self.trial.values.stop.spent(0, seconds)
 
     def _ended(self) -> None:
         """Takes in the end of the program. Raises UserError where it failed."""
@@ -294,40 +293,19 @@ class ProgramRun:
         correct = round(acc * total) if total and acc is not None else None
         return Result("completed", {**scores, "total": total, "correct": correct})
 
-    def _refuse_hanging(self) -> None:
-        if self.hang_seconds and time.monotonic() - self.heard > self.hang_seconds:
-            self.stop()
-            raise self._failure(
-                f"it printed nothing for {self.hang_seconds:g} s (hang_seconds), so it was ended; "
-                "the last that it printed was"
-            )
-
     def _marks(self) -> tuple[Any, ...]:
-        found = []
+        """Returns the marks that are there, with what tells a new one from the last."""
+        marks = []
         for name in MARKS:
-            try:
+            with suppress(OSError):
                 stat = (self.folder / name).stat()
-                found.append((name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
-            except OSError:
-                continue
-        return tuple(found)
+                marks.append((name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return tuple(marks)
 
     @property
     def has_marked(self) -> bool:
         """Whether the program has made a mark since the last snapshot, maybe just now."""
         return self._marks() != self.kept
-
-    def _look_at_marks(self) -> None:
-        """Sees whether the program has made a mark since the last snapshot. It is looked at once
-        all rows are read, so that those before the mark belong to the snapshot."""
-        now = time.monotonic()
-        if now - self.looked < LOOK_SECONDS or not self.lines.empty():
-            return
-        self.looked, marks = now, self._marks()
-        if marks != self.seen:
-            self.seen, self.seen_at = marks, now
-        elif marks and marks != self.kept and now - self.seen_at > STILL_SECONDS:
-            self.marked = True
 
     def snapshot(self) -> bytes | None:
         """Returns a line of JSON with the run's own state, followed by a tar of the program's
@@ -368,7 +346,7 @@ class ProgramRun:
         return {**json.loads(head), "saved": saved}
 
     def passes(self, state: dict[str, Any]) -> bool:
-        return not self._spent(state["seconds"])
+        return not self.trial.values.stop.spent(0, state["seconds"])
 
     def restore(self, state: dict[str, Any]) -> None:
         """Puts back the folder. The program starts there and goes on from what it finds."""
@@ -381,16 +359,13 @@ class ProgramRun:
         self.seconds, self.parent, self.marks = state["seconds"], state["parent"], state["marks"]
 
     def stop(self) -> list[StepRow]:
-        """Ends the program: SIGTERM, then SIGKILL after GRACE_SECONDS. Returns the rows that it
-        still had to tell."""
+        """Ends the program, by force in the end. Returns the rows that it still had to tell."""
         if self.guard is None or self.guard.poll() is not None:
             return []
         assert self.guard.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # it has just ended
             self.guard.stdin.write(b"t")
             self.guard.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has just ended
         rows = []
         while self.open:
             try:

@@ -92,7 +92,19 @@ def record_of(store: Store, start: str) -> TrialRecord:
         alone[lengths.KEY] = json.loads(factors or "[]")
     now = current_code(info.classes_of(row["task"], row["model"]), Path(info.base))
     code_files = info.code_files.get(row["code"], {})
-    curve = tuple(_curve(store, id_, endings))
+    # Rows of its parents come before its first own row. Of a step for which several attempts have a
+    # row, the newest attempt's is taken.
+    curve: dict[int, Mapping[str, Any]] = {}
+    whose: str | None = id_
+    seen = set()  # a damaged store may name a trial as its own forebear
+    while whose and whose not in seen:
+        seen.add(whose)
+        rows = store.read_metrics([whose]).table.to_pylist()
+        rows.sort(key=lambda row: int(row["attempt"]))
+        own = {row["step"]: row for row in rows if row["id"] == whose}
+        first = min(curve, default=None)
+        curve |= {step: row for step, row in own.items() if first is None or step < first}
+        whose = endings.get(whose, {}).get("parent")
     files = info.sources.get(row["code"], {})
     return TrialRecord(
         id=id_,
@@ -104,8 +116,8 @@ def record_of(store: Store, start: str) -> TrialRecord:
         settings=settings,
         outcome={name: ending.get(name) for name in (*info.metrics, *OUTCOME)}
         | {name: row.get(name) for name in COSTS},
-        curve=curve,
-        metrics=tuple(name for name in info.metrics if any(name in row for row in curve)),
+        curve=tuple(curve[step] for step in sorted(curve)),
+        metrics=tuple(n for n in info.metrics if any(n in row for row in curve.values())),
         code_files=code_files,
         changed=tuple(_differing(code_files, now.files)) if now else ("its files are gone",),
         sources={
@@ -130,8 +142,9 @@ def _block(written: Any, kind: str, row: Mapping[str, Any], info: SweepInfo) -> 
                 "knows its fields; the trial's rows are in the view `attempts` (`sweepd sql`)"
             )
     values: dict[str, Any] = {}
-    about = {name for name, value in blocks[0].items() if name in KEYS or is_derived(value)}
-    about = about if "program" in blocks[0] else {"name", "as"}
+    about = {"name", "as"}
+    if "program" in blocks[0]:
+        about = {name for name, value in blocks[0].items() if name in KEYS or is_derived(value)}
     for name, of_sweep in blocks[0].items():
         value = row.get(column(kind, name))
         if kind not in SETTINGS and name in about:
@@ -144,25 +157,6 @@ def _block(written: Any, kind: str, row: Mapping[str, Any], info: SweepInfo) -> 
                 value = json.loads(value)
         values[name] = value
     return values
-
-
-def _curve(
-    store: Store, id_: str, endings: Mapping[str, Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
-    """Returns a trial's rows of metrics by step. Rows of its parents come before its first own row.
-    Where several attempts have a row for a step, the newest attempt's is taken."""
-    curve: dict[int, Mapping[str, Any]] = {}
-    whose: str | None = id_
-    seen = set()  # a damaged store may name a trial as its own forebear
-    while whose and whose not in seen:
-        seen.add(whose)
-        rows = store.read_metrics([whose]).table.to_pylist()
-        rows.sort(key=lambda row: int(row["attempt"]))
-        own = {row["step"]: row for row in rows if row["id"] == whose}
-        first = min(curve, default=None)
-        curve |= {step: row for step, row in own.items() if first is None or step < first}
-        whose = endings.get(whose, {}).get("parent")
-    return [curve[step] for step in sorted(curve)]
 
 
 def changed_settings(one: TrialRecord, other: TrialRecord) -> Iterator[tuple[str, str, Any, Any]]:

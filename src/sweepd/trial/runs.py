@@ -83,8 +83,7 @@ class Run(Protocol):
         """Returns a snapshot's content. Any error may be raised where it is damaged."""
 
     def passes(self, state: Any) -> bool:
-        """Returns whether this run would pass through a state that another run of its trunk
-        reached."""
+        """Returns whether this run would pass through a state that another of its trunk reached."""
 
     def restore(self, state: Any) -> None:
         """Continues from a state of the same trunk, as if this run had just reached it."""

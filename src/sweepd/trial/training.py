@@ -53,8 +53,7 @@ class Stream(IntEnum):
 
 
 def generator(seed: int, stream: Stream, step: int) -> np.random.Generator:
-    """Returns the generator of one purpose at one step. It is independent of every other generator,
-    and of what was drawn before."""
+    """Returns the generator of one purpose at one step, independent of what was drawn before."""
     return np.random.Generator(np.random.Philox(key=[seed, (stream << 48) | step]))
 
 
@@ -231,16 +230,14 @@ class Training:
         return self.step % self.evaluation.check_every == 0
 
     def check(self) -> Score:
-        """Scores the present weights on a fresh check sample, and records the check. Returns the
-        score."""
+        """Scores the present weights on a fresh check sample, and records the check."""
         score = self._score(Stream.CHECK, Split.CHECK, self.evaluation.check_samples)
         scores = {"acc": score.acc, "chain_acc": score.chain_acc, "loss": score.loss}
         self.checks.append(Check(self.step, {**scores, **score.own}))
         return score
 
     def test_score(self) -> Score:
-        """Returns the score of the present weights on a test sample. No input of it was trained on
-        or checked before."""
+        """Returns the score of the present weights on a test sample, of inputs not seen before."""
         return self._score(Stream.TEST, Split.TEST, self.evaluation.verdict_samples)
 
     def _score(self, stream: Stream, split: Split, count: int) -> Score:
@@ -269,8 +266,7 @@ class Training:
         return Result(status, score.columns())
 
     def spoilt(self, own: Mapping[str, float | None]) -> Result | None:
-        """Returns a `diverged` result where one of the task's own metrics is no finite number, else
-        None. The metrics of a loop are judged alike."""
+        """Returns a `diverged` result where one of the task's own metrics is no finite number."""
         for name, value in own.items():
             if value is not None and not math.isfinite(value):
                 message = f"reported {name} = {value} at step {self.step}"

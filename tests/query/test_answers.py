@@ -220,7 +220,7 @@ SCORES = st.sampled_from([0.0, 0.5, 0.9, 1.0, None])
 @settings(max_examples=10)
 @given(
     st.dictionaries(PLACES, SCORES, min_size=20) | st.dictionaries(PLACES, SCORES, max_size=4),
-    st.sampled_from(["acc", "loss"]),
+    st.sampled_from(["acc", "loss", "loss_max"]),
 )
 def test_the_frontier_is_what_no_cell_beats(cells: Any, score: str) -> None:
     trials = [planned(n, d, layers=layers) for n, d, layers in cells]

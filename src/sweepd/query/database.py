@@ -85,8 +85,8 @@ class Views:
     """An in-memory database of the selected sweeps.
 
     own: the metrics of users' own tasks and loops, which are columns of `trials` and scores of
-    `cells`. failures: the errors with which scanned files could not be read. made: those of the
-    views `cells` and `sweeps` that have been made so far.
+    `cells`. failures: the errors with which scanned files could not be read. made: `cells` once
+    that view has been made.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -153,21 +153,20 @@ class Views:
     def sql(self, text: str) -> Answer:
         """Returns the rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views. Raises
         UserError if the text is anything else, or if DuckDB refuses it."""
-        columns, rows, damaged = self._select(text, self.connection.execute, lambda r: r.fetchall())
+        columns, rows, damaged = self._select(text, lambda found: found.fetchall())
         by_column = [dict(zip(columns, row, strict=True)) for row in rows]
         return Answer(columns, by_column, self.notes, damaged)
 
     def arrow(self, text: str) -> tuple[pa.Table, tuple[Damaged, ...]]:
         """Returns the rows that `sql` finds, as an Arrow table, and the files that were skipped."""
-        run = self.connection.sql  # `execute` would copy all rows first
-        columns, table, damaged = self._select(text, run, lambda r: r.to_arrow_table())
+        columns, table, damaged = self._select(text, lambda found: found.to_arrow_table())
         return table.rename_columns(columns), damaged
 
     def _select(
-        self, text: str, run: Callable[[str], Any], take: Callable[[Any], Any]
+        self, text: str, take: Callable[[duckdb.DuckDBPyRelation], Any]
     ) -> tuple[list[str], Any, tuple[Damaged, ...]]:
-        """The columns of a SELECT, of which no two have the same name, its rows and the files that
-        were skipped. run: runs the SELECT. take: gets the rows of its result."""
+        """The columns of a SELECT, of which no two have the same name, what `take` makes of its
+        rows, and the files that were skipped."""
         text = text.encode(errors="replace").decode()  # no lone surrogates
         with _told_plainly(whole=True):
             statements = self.connection.extract_statements(text)
@@ -176,12 +175,9 @@ class Views:
             named = named_views(text)
             if "cells" in named:
                 self.make_cells()
-            if "sweeps" in named and "sweeps" not in self.made:
-                self.connection.execute(cells_sql.SWEEPS)
-                self.made.add("sweeps")
             damaged = (*self.damaged, *self.prepare(text))
             with self._only_reading():
-                result = run(text)
+                result = self.connection.sql(text)  # `execute` would copy all rows first
                 names = [column[0] for column in result.description or ()]
                 rows = take(result)
         columns: list[str] = []
@@ -235,11 +231,8 @@ class Views:
             self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
         axes = self.plan_axes, self.trial_axes
         con.execute(cells_sql.members_sql(self.identity, *axes, self.member, among))
-        self._fill_cells({**MEASURED, **self.own})
+        con.execute(cells_sql.cells_sql(self.identity, self.member, {**MEASURED, **self.own}))
         self.made.add("cells")
-
-    def _fill_cells(self, scores: ScoreDirections) -> None:
-        self.connection.execute(cells_sql.cells_sql(self.identity, self.member, scores))
 
     @interruptible()
     def prepare(self, text: str) -> tuple[Damaged, ...]:
@@ -268,10 +261,10 @@ class Views:
             attach(con, live, self.failures, among, tuple(self.own))
         if GOAL_COST in words:
             self.make_cells()
-            goals = [info.goal for info in self.selection.infos.values()]
+            goals, scores = (info.goal for info in self.selection.infos.values()), self.own
             with self._scanning():
-                con.execute(cells_sql.reached_sql(goals, self.member, {**MEASURED, **self.own}))
-            self._fill_cells({**OF_TRIALS, **self.own})
+                con.execute(cells_sql.reached_sql(goals, self.member, {**MEASURED, **scores}))
+            con.execute(cells_sql.cells_sql(self.identity, self.member, {**OF_TRIALS, **scores}))
         return live.damaged
 
 
@@ -372,6 +365,7 @@ def connect(
     # plans and endings it is about as fast. Only metrics have many more rows.
     if "metrics" not in needed:
         con.execute("SET threads = 1")
+    con.execute(cells_sql.SWEEPS)
     con.execute("SET lock_configuration = true")
     damaged = (*selection.damaged, *plans.damaged, *trials.damaged)
     return Views(con, selection, code, plan_axes, trial_axes, own, damaged)

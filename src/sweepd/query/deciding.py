@@ -62,9 +62,7 @@ class Ends:
             final = None if score is None or isnan(score) else Final(score, total)
             runs[number].append(Run(seed, final, *costs))
         rules = "SELECT cell, settles FROM raw.rules WHERE settles NOTNULL"
-        settling = views.selection.settles
-        named = views.fetch(f"{rules} AND cell IN (SELECT unnest(?))", cells) if settling else ()
-        return cls(runs, dict(named))
+        return cls(runs, dict(views.fetch(f"{rules} AND cell IN (SELECT unnest(?))", cells)))
 
     def rates(self, cell: Cell) -> list[AtRate]:
         """Returns how the seeds of a cell ended with each of its nuisance values but the steps."""
@@ -86,9 +84,8 @@ class Ends:
         if not (passes := row.passes):
             return None
         passed = min(passes, key=lambda point: point.steps)
-        [at_its_rate] = [
-            same for cell in row.passing for same in _by_rate(cell).values() if passed in same
-        ]
+        rates = (same for cell in row.passing for same in _by_rate(cell).values())
+        at_its_rate = next(same for same in rates if passed in same)
         whole = self._longest([point for point in at_its_rate if point.steps <= passed.steps])
         spent = sum(self._longest(p) for cell in row.deciding for p in _by_rate(cell).values())
         return spent / whole if whole and spent else None

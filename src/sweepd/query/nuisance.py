@@ -1,11 +1,9 @@
 """Nuisance axes (`tune: [train.lr]`). A question is about each cell at its best over these axes.
 
 Cells that differ in nuisance axes alone are taken as one, and this one stands for the best of them.
-Where the best value of an axis lies at the edge of those that were tried, a
-wider range may do better still.
-
-Where a sweep settles its answers, the steps are such an axis. A pass with fewer steps stays a pass.
-A budget with seeds that have not ended yet does not change what the other budgets say.
+Where the best value of an axis lies at the edge of those that were tried, a wider range may do
+better still. Where a sweep settles its answers, the steps are such an axis. A pass with fewer steps
+stays a pass. A budget with seeds that have not ended does not change what the other budgets say.
 """
 
 from __future__ import annotations

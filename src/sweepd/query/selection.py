@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -53,12 +53,9 @@ class Selection:
 
     @classmethod
     def of(cls, source: Source, sweeps: Sequence[str] | None) -> Selection:
-        """Returns these sweeps, or the whole store if `sweeps` is None.
-
-        Over the whole store a damaged sweep.json is skipped. If its sweep was asked for by name, it
-        raises EnvironmentFailure, as does a place that does not answer. Raises UserError for an
-        unknown sweep.
-        """
+        """Returns these sweeps, or the whole store if `sweeps` is None, where a damaged sweep.json
+        is skipped. If its sweep was asked for by name, it raises EnvironmentFailure, as does a
+        place that does not answer. Raises UserError for an unknown sweep."""
         infos: dict[str, SweepInfo] = {}
         damaged = []
         names = source.sweeps()
@@ -141,24 +138,20 @@ class Selection:
 
 
 def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:
-    """Returns what questions need to tell which code's trials count.
-
-    "all" counts the trials of every code. "current" counts those of the code that a sweep would run
-    now. That code is looked for only once a question needs it.
-    """
+    """Returns what questions need to tell which code's trials count: those of every code, or of the
+    code that a sweep would run now, which is looked for only once a question needs it."""
     if choice == "all":
         return "all"
 
-    @cache
-    def sweeps_by_folder() -> list[SweepInfo]:
-        """The store's sweeps, since a user's class is looked for where its grid was."""
-        sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
-        return sorted(sweeps.values(), key=lambda info: info.base)
+    sweeps: list[SweepInfo] = []
 
     def current(task: str, model: str) -> str | None:
         from sweepd.grid.fingerprint import current_code  # which takes a while
 
-        for info in sweeps_by_folder():
+        # A user's class is looked for where its grid was. Who needs a damaged sweep names it.
+        if not sweeps:
+            sweeps.extend(sorted(store.readable_sweeps()[0].values(), key=lambda info: info.base))
+        for info in sweeps:
             if code := current_code(info.classes_of(task, model), Path(info.base)):
                 return code.digest
         return None

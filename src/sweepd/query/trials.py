@@ -17,11 +17,9 @@ Curve = Sequence[tuple[int, float]]
 
 
 def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
-    """Returns the trials of each cell that ended, by the cell's number in `raw.cells`. Each trial
-    has TRIAL_COLUMNS and the metrics of users' own tasks and loops.
-
-    A score that is not finite is None, as that of a trial that diverged may be.
-    """
+    """Returns the trials of each cell that ended, by the cell's number in `raw.cells`. Each has
+    TRIAL_COLUMNS and the metrics of users' own tasks and loops. A score that is not finite is None,
+    as that of a trial that diverged may be."""
     names = (*TRIAL_COLUMNS, *views.own)
     columns = ", ".join(f"endings.{quoted(name)}" for name in names)
     by_cell: dict[int, list[dict[str, Any]]] = defaultdict(list)

@@ -21,11 +21,11 @@ from sweepd.query.nuisance import at_edge
 from sweepd.statuses import RAN
 
 OVER_STANDARD = ("over_standard", "over_standard_low", "over_standard_high")
+OF_FIRST = ("first_exponent", "first_low", "first_high")
 LAW_COLUMNS = (
     *("exponent", "low", "high", "growth", "factor", *(f"weight_{name}" for name in LAW_NAMES)),
     *("points", "censored", "seeds", "least_steps", "most_steps"),
-    *("first_exponent", "first_low", "first_high"),
-    *(*OVER_STANDARD, "slope_log", "slope_sqrt", "predicted", "reason"),
+    *(*OF_FIRST, *OVER_STANDARD, "slope_log", "slope_sqrt", "predicted", "reason"),
 )
 """The columns of a row of `fit` besides those of its group. A law is about what was tried, with
 least_steps to most_steps; first_exponent is that of what ran with least_steps alone."""
@@ -159,12 +159,10 @@ def frontier(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRow
 
 
 def best(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
-    """Returns the rows of `best`: the value of an axis with the best score in each group.
-
-    The column `values` says how many values of the axis were tried. The column `edge` names the
-    axis too where its best value is the least or the greatest of them. A value whose cells fail the
-    question's condition, or with which training diverged, was tried and cannot be the best.
-    """
+    """Returns the rows of `best`: the value of an axis with the best score in each group, and how
+    many were tried (`values`). `edge` names the axis too where its best value is the least or the
+    greatest of these. A value whose cells fail the question's condition, or with which training
+    diverged, was tried and cannot be the best."""
     axis, [(score, _)] = grouping.question.best, grouping.question.expressions
     assert axis is not None
     winners, without = [], 0
@@ -198,11 +196,9 @@ def greatest(grouping: Grouping, cells: Sequence[Cell]) -> VerbRows:
 
 
 def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
-    """Returns the rows of `fit`: the law of each group of the cells.
-
-    Each of the cells must have a value of the question's expression. Raises UserError if such a
-    value, or one of the column to fit along, is not positive.
-    """
+    """Returns the rows of `fit`: the law of each group of the cells. All of these have a value of
+    the question's expression. Raises UserError if such a value, or one of the column to fit along,
+    is not positive."""
     [(text, node)] = grouping.question.expressions
     along = grouping.question.along
     assert along is not None
@@ -223,11 +219,11 @@ def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
     points = {key: [_point(row, along) for row in same] for key, same in by_group.items()}
 
     laws = []
-    known_exponents: Mapping[tuple[str, str], str] = {}
+    predicted: Mapping[tuple[str, str], str] = {}
     if cells and (node, along) == (Column("d"), "L"):
         from sweepd.query.claim_files import predictions  # takes a while
 
-        known_exponents = predictions()
+        predicted = predictions()
     for where, members in grouping.rows(cells):
         key = tuple(where.values())
         own = points.get(key, [])
@@ -244,23 +240,21 @@ def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
             "most_steps": last,
             "slope_log": slope_log,
             "slope_sqrt": slope_sqrt,
-            "predicted": known_exponents.get((where["task"], where["model"])) if chained else None,
+            "predicted": predicted.get((where["task"], where["model"])) if chained else None,
             "reason": refusal(own),
         }
         if not law["reason"]:
             fitted = fit(own)
-            law |= {name: getattr(fitted, name) for name in ("exponent", "low", "high", "factor")}
+            law |= zip(("exponent", "low", "high"), fitted[:3], strict=True)
+            law |= {"growth": fitted.direction, "factor": fitted.factor}
             law |= {f"weight_{name}": weight for name, weight in weights(own).items()}
-            law["growth"] = fitted.direction
-        if first != last:
-            of_first = [_point(row, along, first) for row in by_group[key]]
-            if not refusal(of_first):
-                at = fit(of_first)
-                law |= {"first_exponent": at.exponent, "first_low": at.low, "first_high": at.high}
+        of_first = [_point(row, along, first) for row in by_group[key]]
+        if first != last and not refusal(of_first):
+            law |= zip(OF_FIRST, fit(of_first)[:3], strict=True)
         if where["model"] != "standard":
             standard = points.get(tuple((where | {"model": "standard"}).values()), [])
             if over := difference(own, standard):
-                law |= zip(OVER_STANDARD, (over.exponent, over.low, over.high), strict=True)
+                law |= zip(OVER_STANDARD, over[:3], strict=True)
         laws.append(where | {name: law.get(name) for name in LAW_COLUMNS})
 
     notes = merged_notes(finer, cells)

@@ -36,9 +36,8 @@ def ask(
     sweeps: Sequence[str] | None = None,
     seeds: str | None = None,
 ) -> Answer:
-    """Returns the answer to a question over some sweeps, or over the whole store. `seeds` (median,
-    all, any or mean) overrides the pass rule of the grids. Raises UserError if the question, a
-    sweep's name or the rule is wrong."""
+    """Returns the answer to a question over some sweeps, or over the whole store. `seeds`
+    overrides the pass rule of the grids. Raises UserError if it, the text or a name is wrong."""
     needed = needed_by(text)
     return answer(connect(source, code=code, sweeps=sweeps, seeds=seeds, needed=needed), text)
 
@@ -222,8 +221,7 @@ def _notes_on_rows(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str
 
 
 def _summary(views: Views, question: Question, condition: str, cells: Sequence[Cell]) -> Summary:
-    """The summary of a `min` over these cells of the grid. condition: when a cell passes, in the
-    words of the question."""
+    """The summary of a `min` over these cells. condition: when one passes, in words."""
     [(trials, tried, train_flops)] = views.fetch(
         f"""
         SELECT coalesce(sum(trials), 0)::BIGINT, count(*), coalesce(sum(train_flops), 0)

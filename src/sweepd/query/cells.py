@@ -128,11 +128,8 @@ def score_columns(own: Iterable[str]) -> list[str]:
 def judged(
     views: Views, question: Question, selection: Node, condition: Node, own: ScoreDirections
 ) -> list[Cell]:
-    """Returns every cell, in order of their numbers. The selection mentions no score.
-
-    Raises UserError if an expression of the question is not a number, or if the selection or the
-    condition is not true or false.
-    """
+    """Returns every cell, in order of their numbers. The selection mentions no score. Raises
+    UserError for an expression that is no number, and a condition that is not true or false."""
     nodes = [node for _, node in question.expressions]
     *kinds, selects, judges = views.types(*(node.sql() for node in (*nodes, selection, condition)))
     for (text, _), kind in zip(question.expressions, kinds, strict=True):

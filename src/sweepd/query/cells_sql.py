@@ -45,8 +45,7 @@ SCORES = (*OF_TRIALS, *EXTREMES)
 OF_RAW = ("cell", "worth", "worth_of_one")
 """The columns of `raw.cells` that `cells` leaves out."""
 MEMBERS = "members of the cell"
-"""The column of `raw.settings` that lists what `raw.members` has of each of them. No field has a
-name with spaces."""
+"""The column of `raw.settings` that lists its `raw.members`. No field has a name with spaces."""
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 """The columns of `cells` that are known before a trial runs."""
 
@@ -322,8 +321,7 @@ def cells_sql(identity: Iterable[str], member: str, scores: ScoreDirections) -> 
 
 
 def pooled(column: str, better: Better) -> str:
-    """Returns the SQL that makes one number of a column of a cell's seeds, by the pass rule of the
-    cell (`pass`).
+    """Returns the SQL that makes one number of a column of a cell's seeds, by its rule (`pass`).
 
     The median of an even count is the mean of the two middle values: the middle one in rising
     order, and the middle one in falling order. If a seed that diverged has an infinitely bad score,

@@ -197,8 +197,8 @@ def parsed(text: str, con: duckdb.DuckDBPyConnection) -> Question:
 
 def comparisons(holds: str) -> list[tuple[re.Match[str], str, re.Match[str]]]:
     """Returns the comparisons that a text joins with `and`: two sides and the operator between. A
-    side has a number, a text, or the name of a column (of the other row, or times a factor). Raises
-    UserError if it is something else."""
+    side has a number, a text, or the name of a column (of the other row, or times a factor). For
+    anything else it raises UserError."""
     joined = []
     for part in re.split(r"\s+and\s+", holds.strip()):
         match = _COMPARISON.fullmatch(part)

@@ -2,8 +2,7 @@
 
 Plans and endings are read through the store and copied into DuckDB. Large files of metrics it
 scans through the store (`metrics`). `cells_sql` says how cells are made out of trials. DuckDB
-reaches no other file, no network and no other Python object. What a query changes is gone with the
-connection.
+reaches no other file, no network and no other Python object. Nothing outlives the connection.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ class Views:
     """An in-memory database of the selected sweeps.
 
     own: the metrics of users' own tasks and loops, which are columns of `trials` and scores of
-    `cells`. failures: the errors with which scanned files could not be read. made: `cells` once
-    that view has been made.
+    `cells`. failures: the errors with which scanned files could not be read. made: whether
+    `cells` has been made.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -165,8 +164,7 @@ class Views:
     def _select(
         self, text: str, take: Callable[[duckdb.DuckDBPyRelation], Any]
     ) -> tuple[list[str], Any, tuple[Damaged, ...]]:
-        """The columns of a SELECT, of which no two have the same name, what `take` makes of its
-        rows, and the files that were skipped."""
+        """The columns of a SELECT, all named apart, its rows by `take`, and skipped files."""
         text = text.encode(errors="replace").decode()  # no lone surrogates
         with _told_plainly(whole=True):
             statements = self.connection.extract_statements(text)

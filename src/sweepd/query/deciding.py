@@ -1,6 +1,5 @@
 """How hard the cells that decide the rows of `min` were tried, and up to how many steps they are
-forecast to fail, by the rule of `search.horizon`. This module also gives the least values that
-some, most and all seeds reach."""
+forecast to fail, by the rule of `search.horizon`. Also the least values of some and all seeds."""
 
 from __future__ import annotations
 
@@ -101,8 +100,7 @@ class Ends:
     def price(self, deciding: Sequence[Cell], steps: int) -> str:
         """Returns words on how long the doubling of this budget would take for cells that move,
         with all their seeds in one slot, one after the other. Each seed continues from the state at
-        the start of its decay, but a user's own loop starts anew. The text is empty if no times are
-        recorded."""
+        the start of its decay, but a user's own loop starts anew. Empty without recorded times."""
         points = [p for cell in deciding for p in cell.points if p.steps == steps]
         runs = [self.runs.get(point.row["cell"], ()) for point in points]
         took = [[run.seconds for run in same if run.seconds is not None] for same in runs]

@@ -3,8 +3,7 @@
 `Node.sql` prints an expression. A condition on a score (acc, chain_acc, loss) is three-valued:
 what is known of a score is an interval, the columns `<score>_least` and `<score>_most` of
 `raw.bounds`. `kleene` prints the condition in SQL that is TRUE or FALSE where every value in the
-interval agrees, and NULL where they do not. `trend` and `thresholds` tell what a condition asks of
-the scores.
+interval agrees, and NULL where they do not. `trend` and `thresholds` tell what it asks of scores.
 """
 
 from __future__ import annotations
@@ -89,8 +88,7 @@ class Column(Node):
 
     @property
     def score(self) -> str:
-        """The score that the column holds, or of which it holds an extreme over seeds. For any
-        other column this is its own name."""
+        """The score that the column holds, or of which it holds an extreme. Else its own name."""
         if self.own:
             return self.name.removesuffix("_min").removesuffix("_max")
         return EXTREMES.get(self.name, (self.name,))[0]
@@ -131,8 +129,7 @@ class Junction(Node):
 
 @dataclass(frozen=True)
 class Other(Node):
-    """A call, a cast, arithmetic, CASE, IS NULL, or NOT of one of these. It has a value once its
-    scores are known."""
+    """A call, a cast, arithmetic, CASE, IS NULL, or NOT of one. Its scores must be known."""
 
     form: str
     """The SQL of the expression, with a {} for each operand."""

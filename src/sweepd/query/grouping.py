@@ -22,8 +22,7 @@ TRAINING = "train_flops"
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which columns make a row of the answer to a question, and which of the others a row is the
-    best over."""
+    """Which columns make a row of an answer, and which of the others a row is the best over."""
 
     views: Views
     question: Question
@@ -33,13 +32,11 @@ class Grouping:
     others: tuple[str, ...]
     """The other columns that vary. Rows show them together, in the column `at`."""
     tuned: tuple[str, ...]
-    """The nuisance axes that a row is the best over. Cells that differ in these alone are taken as
-    one."""
+    """The nuisance axes that a row is the best over. Cells that differ in these alone are one."""
     across_sizes: bool
     """Whether a row is about one size, so that fails at smaller sizes say something about it."""
     pooled: tuple[str, ...]
-    """The axes that vary and that `by` may have left out. A row is the best over the cells that
-    differ in them."""
+    """The axes that vary and that `by` may have left out. A row is the best over them, too."""
     scores: tuple[str, ...]
     """The columns that tell the scores of a row."""
 
@@ -50,8 +47,7 @@ class Grouping:
 
     @property
     def of_compute(self) -> bool:
-        """Whether the question ranks training FLOPs. They can be spent on width or on steps, so
-        more of them need not be better."""
+        """Whether the question ranks training FLOPs, of which more need not be better (`judge`)."""
         return TRAINING in self.question.expressions[0][1].columns
 
     def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
@@ -81,9 +77,8 @@ class Grouping:
 def group(
     views: Views, question: Question, cells: Sequence[Cell], own: ScoreDirections
 ) -> Grouping:
-    """Returns how all cells of the store fall into rows: by the columns of the question's `by`, or
-    by default. own: as in `Cell`. Raises UserError for columns that cannot group, be ranked or be
-    fitted along."""
+    """Returns how all cells of the store fall into rows: by `by`, or by default. own: as in `Cell`.
+    Raises UserError for columns that cannot group, be ranked or be fitted along."""
     along, verb = question.along, question.verb
     size_fields = views.selection.size_fields
     tasks = {cell.row["task"] for cell in cells if cell.selected}

@@ -29,9 +29,8 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 SCALES = (0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 0.95)
-"""The scales, in octaves, that the logistic function may have. They say how far the seeds of a size
-lie apart. The data weigh them. Beforehand each scale counts by its inverse, since most training
-scatters little."""
+"""The scales, in octaves, of the logistic function: how far the seeds of a size may lie apart. The data
+weigh them. Beforehand each counts by its inverse, since most training scatters little."""
 STRAY = 0.02
 """The probability that a trial passes however small its width is, and also that one fails however
 large it is. Such a trial was lucky, or it hung."""
@@ -60,8 +59,8 @@ SLOPES, LEVELS = 161, 61
 """The numbers of slopes and of levels in the grid over which the likelihood is averaged."""
 SPARE = 2.0
 """How far, in octaves, a law may run beyond the tried values. Over all sizes it may climb or fall
-by the range of the tried values and twice this number. It may have an exponent of 2 · STEEPEST in
-any case."""
+by the range of the tried values and twice this number, or with an exponent of 2 · STEEPEST if
+that is more."""
 STEEPEST = 2.0
 """The greatest exponent that is held possible when several laws are weighed against each other."""
 TINY = 1e-9
@@ -242,8 +241,7 @@ class _Sizes:
     grid: Array
     """The evenly spaced heights, in octaves, at which the likelihood is known. Shape (levels,)."""
     log: Array
-    """The log likelihoods, which include the prior of scales and errors. Shape (sizes, levels,
-    scales · errors)."""
+    """The log likelihoods with the prior. Shape (sizes, levels, scales · errors)."""
 
     @classmethod
     def of(cls, xs: Sequence[float], grid: Array, likelihoods: Iterable[Array]) -> _Sizes:

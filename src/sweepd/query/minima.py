@@ -49,8 +49,7 @@ class Verdict(NamedTuple):
 
     value: the least value that passed, or None if none did. fail: the largest value that failed at
     this size or at a smaller one, among those below `value`, or None. inferred: how many values up
-    to `fail` have not failed themselves. That they fail is inferred from a larger value or from a
-    smaller size that failed.
+    to `fail` have not failed themselves. They are inferred to fail.
     """
 
     kind: VerdictKind
@@ -178,8 +177,7 @@ def _candidate(cells: Sequence[Cell], sizes: AcrossSizes | None) -> Candidate:
 
 
 def _across_sizes(grouping: Grouping, cells: Iterable[Cell]) -> AcrossSizes:
-    """What the settings of cells say at each size. Settings are all that tells cells apart, except
-    the size and what follows from it."""
+    """What the settings of cells, all that tells them apart but the size, say at each size."""
     views = grouping.views
 
     def settings(row: Row, *but: str) -> tuple[Any, ...]:

@@ -82,8 +82,7 @@ def within_budgets(cells: Sequence[Cell], identity: Sequence[str]) -> list[Cell]
 
 def _decided(rivals: Sequence[Cell], rest: Sequence[str]) -> Sequence[Cell]:
     """The cells that count, of those that differ only in their budget and in the axes `rest`. A
-    budget that is open does not count where another one is decided. Where all budgets are open, the
-    first of the cells counts."""
+    budget that is open does not count where another is decided. If all are open, the first counts."""
     families: dict[Any, list[Cell]] = defaultdict(list)
     for rival in rivals:
         families[tuple(rival.row[name] for name in rest)].append(rival)

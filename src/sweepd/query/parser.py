@@ -98,8 +98,7 @@ def parse(
 
 @dataclass
 class _Parser:
-    """Reads one question. Places are numbers of characters of its text. start, sql: the place and
-    the SQL of the expression that is read."""
+    """Reads one question. Places count characters. start, sql: of the expression that is read."""
 
     con: duckdb.DuckDBPyConnection
     text: str
@@ -213,8 +212,7 @@ class _Parser:
         return f'; as a column, write it in double quotes: "{self.names[reserved[0]]}"'
 
     def node(self, tree: Tree) -> Node:
-        """The checked node for one node of the tree and all below it. Raises UserError if a
-        question may not contain one of them."""
+        """The checked node for a node of the tree. Raises UserError if no question may have it."""
         if tree.get("alias"):
             raise self.error("one expression is wanted here", tree)
         match tree:
@@ -261,8 +259,7 @@ class _Parser:
 
     def compared(self, tree: Tree, *sides: Tree) -> tuple[Node, ...]:
         """The nodes of what a node of the tree compares. A name that is no column, beside one that
-        is, is most likely a text without its quotes, and UserError says so. It is not taken for a
-        text if it is like a column's name."""
+        is, is most likely a text without its quotes, and UserError says so, unless a name is alike."""
         plain = [one for one in sides if len(one.get("column_names", ())) == 1]
         named = [(one["column_names"][0], one) for one in plain]
         known = any(name.lower() in self.names for name, _ in named)

@@ -29,8 +29,7 @@ or more (results/inference). Above HOPE they hardly ever are."""
 
 
 def precision_notes(plan: Plan) -> Iterator[str]:
-    """Yields a sentence on what to expect of `fit d ~ L`, for each task and each set of sizes and
-    widths in the plan."""
+    """Yields what to expect of `fit d ~ L`, for each task and each set of sizes and widths."""
     by_model: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
     for trial in plan.planned:
         if trial.L is not None and "d" in trial.axes:
@@ -60,8 +59,7 @@ def precision_notes(plan: Plan) -> Iterator[str]:
 
 @lru_cache
 def half_width(lengths: Sequence[int], widths: Sequence[int], seeds: int) -> float | None:
-    """Returns half the median width of the exponent's 95% interval. Returns None where most of the
-    simulated grids cannot carry a fit."""
+    """Returns half the median width of the 95% interval, or None if most grids carry no fit."""
     import numpy as np
 
     rng = np.random.default_rng(0)

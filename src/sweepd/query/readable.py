@@ -77,8 +77,7 @@ def _between(row: Row, low: str, high: str, form: str) -> str:
 
 
 def _row(row: Row, about: Iterable[str], close: bool | None = None) -> dict[str, Any]:
-    """A row for people. A column is empty where its values are missing. close: whether the interval
-    of the accuracy holds the threshold."""
+    """A row for people. Columns without values are empty. close: as in the answer of `min`."""
     acc = ""
     if row["acc"] is not None:
         beside = ["close"] if close else []

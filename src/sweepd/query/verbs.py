@@ -1,6 +1,5 @@
 """The rows of each verb: `min`, `frontier`, `best`, `max`, and `fit`, which says how the least
-value that passes grows along a column. Also what a smaller width costs in training, which a law
-says too."""
+value that passes grows along a column. Also what a smaller width costs in training."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ minimised value costs, with the ends of the 95% interval."""
 
 @dataclass(frozen=True)
 class VerbRows:
-    """What one verb finds in the cells of a question. deciding: the cells on which the rows depend.
-    cells: `Answer.cells`."""
+    """What one verb finds. deciding: the cells on which its rows depend. cells: `Answer.cells`."""
 
     columns: list[str]
     rows: list[dict[str, Any]]

@@ -29,8 +29,8 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 SCALES = (0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 0.95)
-"""The scales, in octaves, of the logistic function: how far the seeds of a size may lie apart. The data
-weigh them. Beforehand each counts by its inverse, since most training scatters little."""
+"""The scales, in octaves, of the logistic function: how far the seeds of a size may lie apart. The
+data weigh them. Beforehand each counts by its inverse, since most training scatters little."""
 STRAY = 0.02
 """The probability that a trial passes however small its width is, and also that one fails however
 large it is. Such a trial was lucky, or it hung."""

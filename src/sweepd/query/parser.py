@@ -258,8 +258,8 @@ class _Parser:
         return tuple(map(self.node, trees))
 
     def compared(self, tree: Tree, *sides: Tree) -> tuple[Node, ...]:
-        """The nodes of what a node of the tree compares. A name that is no column, beside one that
-        is, is most likely a text without its quotes, and UserError says so, unless a name is alike."""
+        """The nodes of what a node of the tree compares. Beside a column, a name that is
+        none, and like none, is most likely a text without its quotes, as UserError says."""
         plain = [one for one in sides if len(one.get("column_names", ())) == 1]
         named = [(one["column_names"][0], one) for one in plain]
         known = any(name.lower() in self.names for name, _ in named)

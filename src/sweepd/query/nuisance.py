@@ -82,7 +82,7 @@ def within_budgets(cells: Sequence[Cell], identity: Sequence[str]) -> list[Cell]
 
 def _decided(rivals: Sequence[Cell], rest: Sequence[str]) -> Sequence[Cell]:
     """The cells that count, of those that differ only in their budget and in the axes `rest`. A
-    budget that is open does not count where another is decided. Of open ones alone, the first counts."""
+    budget that is open does not count beside one that is decided. Else the first counts."""
     families: dict[Any, list[Cell]] = defaultdict(list)
     for rival in rivals:
         families[tuple(rival.row[name] for name in rest)].append(rival)

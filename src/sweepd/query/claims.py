@@ -17,9 +17,10 @@ from typing import Any
 
 from sweepd.grid.starters import shipped_grids
 from sweepd.query.answers import answer
-from sweepd.query.cells_sql import COSTS, quoted
+from sweepd.query.cells_sql import quoted
 from sweepd.query.claim_files import Claim, Paper, PublishedTable, comparisons, parsed
 from sweepd.query.database import Views
+from sweepd.query.grouping import ranked_by
 from sweepd.query.parser import TOKEN, Question
 
 COLUMNS = ("kind", "paper", "claim", "status", "evidence", "control", "decides")
@@ -191,9 +192,7 @@ def _rows(
     by = question.by
     if by is None:
         sizes = {"size", "L", *views.selection.size_fields.values()}
-        left_out = ranked | sizes | views.selection.tune
-        if ranked.intersection(COSTS):
-            left_out |= {"d", "steps"} if "train_flops" in ranked else {"d"}
+        left_out = ranked_by(views, question, sizes) | sizes | views.selection.tune
         settings = [axis for axis in views.axes if axis not in left_out]
         by = tuple(settings if ranked & sizes else ["size", *settings])
 

@@ -83,7 +83,7 @@ def group(
     size_fields = views.selection.size_fields
     tasks = {cell.row["task"] for cell in cells if cell.selected}
     sizes = {"size", "L", *(size_fields.get(task, "size") for task in tasks)}
-    ranked = _ranked(views, question, sizes)
+    ranked = ranked_by(views, question, sizes)
 
     # The axes, other than a task's size, that have several values for some task and model. Null is
     # a value too. Where a column is fitted along, only cells with one value of it are compared.
@@ -148,14 +148,12 @@ def group(
     )
 
 
-def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
-    """The columns that the question ranks, which by default do not group its rows.
-
-    These are the columns of its expressions, and the one that it fits along or asks the best value
-    of. Costs are there to rank widths, so with one of them d is ranked too, and what all sweeps
-    minimise if that is one field. With the cost of training the steps are ranked as well. If one of
-    `sizes`, the columns of the size, is ranked, all of them are.
-    """
+def ranked_by(views: Views, question: Question, sizes: set[str]) -> set[str]:
+    """Returns the columns that the question ranks, which by default do not group its rows: those of
+    its expressions, and the one that it fits along or asks the best value of. Costs are there to
+    rank widths, so with one of them d is ranked too, and what all sweeps minimise if that is one
+    field. With the cost of training the steps are ranked as well. If one of `sizes`, the columns of
+    the size, is ranked, all of them are. Raises UserError for columns that cannot be ranked."""
     along = question.along
     ranked = {name for _, node in question.expressions for name in node.columns}
     if question.best is not None:

@@ -314,8 +314,9 @@ def test_sql_refuses_all_else(one: Views, text: str, tmp_path: Path) -> None:
     local_table = Read(METRICS.table([]), ()).table
     (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(UserError):
+    with pytest.raises(UserError) as refused:
         one.sql(text.format(folder=tmp_path))
+    assert "nothing" not in text or "LINE 1: " in str(refused.value)
     assert sorted(tmp_path.iterdir()) == before
     assert rows(one, "SELECT acc FROM trials") == [{"acc": 0.5}]
     assert local_table.num_rows == 0

@@ -152,17 +152,19 @@ class Views:
     def sql(self, text: str) -> Answer:
         """Returns the rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views. Raises
         UserError if the text is anything else, or if DuckDB refuses it."""
-        columns, rows, damaged = self._select(text, lambda found: found.fetchall())
+        run = self.connection.execute  # which says where a mistake is
+        columns, rows, damaged = self._select(text, run, lambda found: found.fetchall())
         by_column = [dict(zip(columns, row, strict=True)) for row in rows]
         return Answer(columns, by_column, self.notes, damaged)
 
     def arrow(self, text: str) -> tuple[pa.Table, tuple[Damaged, ...]]:
         """Returns the rows that `sql` finds, as an Arrow table, and the files that were skipped."""
-        columns, table, damaged = self._select(text, lambda found: found.to_arrow_table())
+        run = self.connection.sql  # `execute` would copy all rows first
+        columns, table, damaged = self._select(text, run, lambda found: found.to_arrow_table())
         return table.rename_columns(columns), damaged
 
     def _select(
-        self, text: str, take: Callable[[duckdb.DuckDBPyRelation], Any]
+        self, text: str, run: Callable[[str], Any], take: Callable[[Any], Any]
     ) -> tuple[list[str], Any, tuple[Damaged, ...]]:
         """The columns of a SELECT, all named apart, its rows by `take`, and skipped files."""
         text = text.encode(errors="replace").decode()  # no lone surrogates
@@ -175,7 +177,7 @@ class Views:
                 self.make_cells()
             damaged = (*self.damaged, *self.prepare(text))
             with self._only_reading():
-                result = self.connection.sql(text)  # `execute` would copy all rows first
+                result = run(text)
                 names = [column[0] for column in result.description or ()]
                 rows = take(result)
         columns: list[str] = []

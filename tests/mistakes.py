@@ -382,6 +382,9 @@ IN_LOOPS = {
     "a text in place of a number": Mistake(
         _ROW, 'return {"acc": 0.5, "f1": f"{self.at:.2f}"}', "def advance", "rows"
     ),
+    "a truth in place of a number": Mistake(
+        _ROW, 'return {"acc": 0.5, "f1": torch.tensor(True)}', "def advance", "rows"
+    ),
     "a number for each class": Mistake(
         _ROW, 'return {"acc": 0.5, "f1": torch.ones(3)}', "def advance", "rows"
     ),

@@ -33,7 +33,7 @@ from sweepd.models.base import Model
 from sweepd.tasks.base import Task
 from sweepd.trial.other_lengths import ScoredLonger
 from sweepd.trial.own_loop import OwnLoop
-from sweepd.trial.user_values import Unusable, unusable
+from sweepd.trial.user_values import Unusable, shown, unusable
 
 STEPS, SAVED = 3, 2
 """The number of steps that are trained, and the number of steps after which the checkpoint is
@@ -308,6 +308,12 @@ class Tryout(Tried):
                     raise Diverged(wrong.message, wrong.place)
         if self.slow:
             return f"the first row can be used, and took {self.seconds:.0f} s"
+        if self.seconds <= QUICK_SECONDS:
+            # As the loop gives it: a trial takes the bools of NumPy and torch for 0 and 1.
+            for name, value in self._run().running.advance().items():
+                if str(getattr(value, "dtype", "")) in ("bool", "torch.bool"):
+                    message = f"reported {name} = {shown(value)}; it must be one number"
+                    raise unusable(run.running, "advance", message)
         return f"the first {run.step} rows can be used; the first took {self.seconds:.2g} s"
 
     def check_seed(self) -> str:

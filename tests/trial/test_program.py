@@ -36,7 +36,12 @@ ROW = 'print(\'{"step": %s, "acc": %s, "loss": 1.0}\')\n'
 
 
 def attempt(
-    folder: Path, text: str, number: int = 1001, hang_seconds: float = 0.0, grid: str = GRID
+    folder: Path,
+    text: str,
+    number: int = 1001,
+    hang_seconds: float = 0.0,
+    grid: str = GRID,
+    gpus: int = 0,
 ) -> Attempt:
     """An attempt that has begun, of a program with this text."""
     (folder / "mine.py").write_text(text)
@@ -47,9 +52,9 @@ def attempt(
         number,
         "s",
         folder,
-        "cpu",
+        "cuda" if gpus else "cpu",
         30.0,
-        Resources(2),
+        Resources(2, gpus),
         hang_seconds,
     )
     made.begin()
@@ -91,6 +96,15 @@ def test_any_python_reports(tmp_path: Path) -> None:
     row = ran(tmp_path, text)
     assert (row["status"], row["step"], row["acc"], row["loss"]) == ("completed", 3, 0.5, 1)
     subprocess.run([PYTHON, "-c", text], check=True)  # outside of a sweep it does nothing
+
+
+def test_its_cards_need_not_be_known_to_this_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    text = "import os, sys\nprint(sys.argv[5], os.environ['CUDA_VISIBLE_DEVICES'])\n"
+    assert ran(tmp_path, text + ROW % (1, 0.5), gpus=2)["status"] == "completed"
+    assert "2 4,7\n" in log(tmp_path)
 
 
 def test_a_test_score_counts_whatever_comes_after(tmp_path: Path) -> None:

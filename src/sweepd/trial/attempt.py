@@ -330,7 +330,7 @@ class Attempt:
             "ended": datetime.now(UTC),
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
-            "card": torch.cuda.get_device_name() if self.device == "cuda" else None,
+            "card": self._card(),
         }
         self._log(f"{status} at step {row['step']}")
         self.store.write_trials([row])
@@ -338,6 +338,14 @@ class Attempt:
         if status in DONE:
             for name in self.own_checkpoints:
                 self.store.delete_checkpoint(self.trial.trunk, name)
+
+    def _card(self) -> str | None:
+        """Returns the name of the card, or None without one, or where this torch cannot use the
+        cards of a program."""
+        try:
+            return torch.cuda.get_device_name() if self.device == "cuda" else None
+        except (RuntimeError, AssertionError):
+            return None
 
     def note(self, line: str) -> None:
         """Writes a line to the trial's log, at once."""

@@ -1,6 +1,7 @@
 """What is wrong with a user's class that training would not show. Each mistake is found, by name,
 and with its file. Classes that are right pass, among them all our own tasks and models. More
-mistakes, each with its line, are in `test_mistakes.py`."""
+mistakes, each with its line, are in `test_mistakes.py`. A program is ended after a row, and goes
+on."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import inprocess
 import pytest
 import torch
 from mistakes import LOOP
@@ -255,3 +257,53 @@ def test_the_first_row_of_a_slow_loop_is_looked_at(
     assert all(finding.ok for finding in of_loop(tmp_path))
     [fault] = of_loop(tmp_path, ("0.5, ", "float('nan'), "))
     assert "reported acc = nan at step 1" in fault.detail
+
+
+PROGRAM = """
+import json, pathlib, sys, time
+steps, folder = int(sys.argv[1]), pathlib.Path(sys.argv[2])
+state = folder / "state"
+first = int(state.read_text()) if state.exists() else 0
+for step in range(first + 20, steps + 1, 20):
+    time.sleep({pause})
+    print(json.dumps({{"step": step, {metric!r}: 0.5}}))
+    (folder / "new").write_text(str(step))
+    (folder / "new").replace(state)
+    (folder / {mark!r}).write_text(str(step))
+"""
+PROGRAM_GRID = """
+name: mine
+loop:
+  program: python train.py {steps} {dir}
+  as: mine
+  task: blobs
+  metrics: {acc: up}
+  files: [train.py]
+  steps: 100
+goal: acc > 0.7
+"""
+
+
+@pytest.mark.parametrize(
+    ("pause", "mark", "metric", "code", "says"),
+    [
+        (0.4, "checkpoint", "acc", 0, ["✓ rows        step 20: acc 0.", "its next row is step 40"]),
+        (0, "other", "acc", 0, ["it ended before it could be interrupted"]),
+        (0, "checkpoint", "f1", 2, ["✗ rows        the row", "reported 'f1'"]),
+    ],
+)
+def test_a_program_is_tried(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pause: float,
+    mark: str,
+    metric: str,
+    code: int,
+    says: list[str],
+) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM.format(pause=pause, mark=mark, metric=metric))
+    (tmp_path / "train.yaml").write_text(PROGRAM_GRID)
+    monkeypatch.chdir(tmp_path)
+    answer = inprocess.sweepd("check", "train.yaml")
+    assert answer.code == code, answer.err
+    assert all(text in answer.out for text in says), answer.out

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,10 +23,6 @@ from sweepd.store.store import Store, SweepInfo
 from sweepd.trial.attempt import ledger_columns
 
 
-def is_compacted(folder: Path, kind: str) -> bool:
-    return any(folder.glob(f"{kind}/compacted-*"))
-
-
 def test_files_are_compacted_while_a_sweep_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,8 +34,8 @@ def test_files_are_compacted_while_a_sweep_runs(
         for trial in plan.trials[:25]:
             store.write_metrics([{"id": trial.id, "attempt": 1000, "step": 1}])
             store.write_trials([{**ledger_columns(trial, 1000, "s"), "status": "completed"}])
-        for kind in ("trials", "metrics"):
-            wait_until(partial(is_compacted, tmp_path, kind), 30)
+        both = {"trials", "metrics"}
+        wait_until(lambda: {path.parts[-2] for path in tmp_path.glob("*/compacted-*")} == both, 30)
     assert store.read_trials().table.num_rows == store.read_metrics().table.num_rows == 25
     assert not stopping.is_set()
 
@@ -115,23 +110,24 @@ def test_nodes_cost_what_their_types_say_from_when_they_start(
     """A node of an unknown type costs what the dearest of its size does, and one whose size is not
     known either what the dearest of all does."""
     types = {"head": Nodes(1, 0, price=1), "a": Nodes(4, 4, 1, 10), "b": Nodes(4, 4, 1, 20)}
+    types |= {"c": Nodes(1, 9, price=50)}
     nodes: list[tuple[str, dict[str, float]]] = [("head", {}), ("a", {"CPU": 4, "GPU": 1})]
     monkeypatch.setattr(driver, "nodes_and_types", lambda: nodes)
     monkeypatch.setattr(driver, "LOOK_SECONDS", 0.01)
     told: list[tuple[float, float]] = []
     listener: Any = SimpleNamespace(spent=lambda *costs: told.append(costs))
-    place = Placement(Resources(), "there", types, max_dollars=31 / 3600 / 10)
+    place = Placement(Resources(), "there", types, max_dollars=32 / 3600 / 10)
     stopping, notes = threading.Event(), list[str]()
     with driver.within_limits(place, listener, stopping, notes.append):
         assert not stopping.wait(0.05)
-        nodes += [("", {"CPU": 4, "GPU": 1})]
+        nodes += [
+            ("", {"CPU": 4, "GPU": 1}),
+            ("starting", {}),
+        ]  # which has no core yet, as the head
         assert stopping.wait(30)
     [note] = notes
     assert note.startswith("max_dollars: ") and note.endswith("are spent: saving what runs")
-    assert {rate for _, rate in told} == {11, 31}
-    assert driver._an_hour({**types, "c": Nodes(1, 9, price=50)}) == 31
-    nodes += [("starting", {})]
-    assert driver._an_hour(types) == 32, "it has no core yet, as the head"
+    assert {rate for _, rate in told} == {11, 32}
 
 
 def test_the_hours_of_a_launch_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,13 @@ import math
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.placement import Nodes, Placement
+from sweepd.grid.placement import Placement
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_classes import own_classes
@@ -209,7 +209,7 @@ def _save(plan: Plan, store: Store) -> None:
 
 @contextmanager
 def within_limits(
-    placement: Placement, listener: Listener, stopping: threading.Event, note: Callable[[str], None]
+    placement: Placement, listener: Listener, stopping: threading.Event, note: Note
 ) -> Iterator[None]:
     """Tells the listener what the nodes cost while the block runs, and sets `stopping` once that,
     or the time, is all that one launch may take. A node counts from when Ray knows of it."""
@@ -219,7 +219,14 @@ def within_limits(
         spent, looked = 0.0, began
         while not over.wait(LOOK_SECONDS):
             now = time.monotonic()
-            an_hour = _an_hour(placement.nodes)
+            # A node of a type that the cluster file does not name costs what the dearest of its
+            # size does.
+            an_hour, types = 0.0, placement.nodes
+            for name, resources in nodes_and_types() if types else ():
+                size = resources.get("CPU", 0), resources.get("GPU", 0)
+                alike = [one for one in types.values() if (one.cpus, one.gpus) == size]
+                known = [types[name]] if name in types else alike or types.values()
+                an_hour += max(one.price for one in known)
             spent += an_hour * (now - looked) / 3600
             looked = now
             if an_hour:
@@ -240,15 +247,3 @@ def within_limits(
         yield
     finally:
         over.set()
-
-
-def _an_hour(types: Mapping[str, Nodes]) -> float:
-    """Returns what the nodes of the Ray that was joined cost in dollars an hour. A node of a type
-    that the cluster file does not name costs what the dearest of its size does."""
-    price = 0.0
-    for name, resources in nodes_and_types() if types else ():
-        size = resources.get("CPU", 0), resources.get("GPU", 0)
-        alike = [one for one in types.values() if (one.cpus, one.gpus) == size]
-        known = [types[name]] if name in types else alike or types.values()
-        price += max(one.price for one in known)
-    return price

@@ -30,8 +30,8 @@ from sweepd.errors import EnvironmentFailure
 
 SOURCE = Path(ray_private.__file__).parent
 NEEDED = {
-    "ray._private.ray_constants:ENABLE_RAY_CLUSTER": ray_private.stay_on_loopback,
-    "ray.job_config:JobConfig": ray_private.job_without_driver_path,
+    "ray._private.ray_constants:ENABLE_RAY_CLUSTER": ray_private.shut_off,
+    "ray.job_config:JobConfig": ray_private.shut_off,
     "ray._private.utils:set_sigterm_handler": ray_private.starting,
     "ray._private.node:Node.start_monitor": ray_private.starting,
     "ray._private.node:Node.start_api_server": ray_private.starting,
@@ -70,16 +70,16 @@ def test_ray_still_has(name: str) -> None:
 
 
 def test_ray_still_adds_the_drivers_folder_to_the_list_that_stays_empty() -> None:
-    config = ray_private.job_without_driver_path()
+    config = ray_private.shut_off()
     config._py_driver_sys_path.extend(["/somewhere"])
     assert list(config._get_proto_job_config().py_driver_sys_path) == []
     text = Path(ray._private.worker.__file__).read_text()
-    assert "job_config._py_driver_sys_path.extend(" in text, "see job_without_driver_path"
+    assert "job_config._py_driver_sys_path.extend(" in text, "see shut_off"
 
 
 def test_ray_still_takes_its_address_from_the_constant() -> None:
     text = Path(ray._private.services.__file__).read_text()
-    assert "if not ray_constants.ENABLE_RAY_CLUSTER" in text, "see stay_on_loopback"
+    assert "if not ray_constants.ENABLE_RAY_CLUSTER" in text, "see shut_off"
 
 
 def test_tune_still_keeps_the_actor_of_a_trial() -> None:
@@ -222,7 +222,7 @@ def test_a_ray_that_has_dropped_what_keeps_others_out_is_not_started(
 ) -> None:
     monkeypatch.delattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER")
     with pytest.raises(EnvironmentFailure, match=r"ray [\d.]+ has no ENABLE_RAY_CLUSTER"):
-        ray_private.stay_on_loopback()
+        ray_private.shut_off()
 
 
 def test_private_parts_are_used_in_one_file_only() -> None:

@@ -18,26 +18,17 @@ from typing import Any
 from sweepd.errors import EnvironmentFailure
 
 
-def stay_on_loopback() -> None:
-    """Makes a Ray that this process starts open its ports on the loopback interface only.
+def shut_off() -> Any:
+    """Makes a Ray that this process starts open its ports on the loopback interface only, as Ray
+    does by itself on macOS. Returns a `JobConfig` for `ray.init` that keeps workers from searching
+    the driver's current folder for modules, where a file of any name would be imported in place of
+    a library.
 
-    Ray does so by itself on macOS. Elsewhere it has no public setting for this. Ray is not started
-    without it, since others could reach the ports. Raises EnvironmentFailure if Ray has dropped it.
+    There are no public settings for either. Ray is not started without them, since others could
+    reach the ports. Raises EnvironmentFailure if Ray has dropped one.
     """
+    import ray
     from ray._private import ray_constants
-
-    _require(ray_constants, "ENABLE_RAY_CLUSTER")
-    ray_constants.ENABLE_RAY_CLUSTER = False
-
-
-def job_without_driver_path() -> Any:
-    """Returns a `JobConfig` for `ray.init` that keeps workers from searching the current folder for
-    modules.
-
-    Ray puts the driver's current folder in front of every worker's sys.path. A file there of any
-    name would be imported in place of a library. There is no public way to turn this off. Raises
-    EnvironmentFailure if Ray has dropped the private one.
-    """
     from ray.job_config import JobConfig
 
     class Empty(list[str]):
@@ -47,7 +38,13 @@ def job_without_driver_path() -> Any:
             """Adds nothing."""
 
     config = JobConfig()
-    _require(config, "_py_driver_sys_path")
+    for owner, name in ((ray_constants, "ENABLE_RAY_CLUSTER"), (config, "_py_driver_sys_path")):
+        if not hasattr(owner, name):
+            raise EnvironmentFailure(
+                f"ray {ray.__version__} has no {name}, which sweepd needs: install a version of "
+                "ray that sweepd was tested with (constraints.txt)"
+            )
+    ray_constants.ENABLE_RAY_CLUSTER = False
     config._py_driver_sys_path = Empty()
     return config
 
@@ -352,13 +349,3 @@ def _changed(owner: object, **parts: object) -> Iterator[None]:
     finally:
         for name, part in theirs.items():
             setattr(owner, name, part)
-
-
-def _require(owner: object, name: str) -> None:
-    import ray
-
-    if not hasattr(owner, name):
-        raise EnvironmentFailure(
-            f"ray {ray.__version__} has no {name}, which sweepd needs: install a version of ray "
-            "that sweepd was tested with (constraints.txt)"
-        )

@@ -99,8 +99,7 @@ def start_ray(address: str | None) -> None:
                     f"{LONGEST_TMPDIR} bytes"
                 )
             os.environ["RAY_TMPDIR"] = str(short)
-        ray_private.stay_on_loopback()
-        job = ray_private.job_without_driver_path()
+        job = ray_private.shut_off()
         where = {"address": "local", "job_config": job, "include_dashboard": False}
         # Ray hands the path of the interpreter to a shell as it is.
         if (quoted := shlex.quote(sys.executable)) != sys.executable:

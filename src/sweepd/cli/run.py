@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import threading
 import time
@@ -287,9 +286,6 @@ def _stopping(progress: Progress) -> Iterator[threading.Event]:
 
     def ask(number: int, frame: object) -> None:
         nonlocal asked
-        if number == signal.SIGHUP:  # whoever prints to a terminal that is gone gets an error
-            for terminal in terminals:
-                os.dup2(nowhere, terminal)
         if event.is_set():
             # `timeout` and others send one signal twice: to the process and to its group.
             if time.monotonic() - asked > TWICE_SECONDS:
@@ -299,8 +295,6 @@ def _stopping(progress: Progress) -> Iterator[threading.Event]:
         event.set()
         progress.note("stopping: saving what runs (once more to leave at once)")
 
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    terminals = [number for number in (1, 2) if os.isatty(number)]
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # `nohup` ignores it
         numbers.append(signal.SIGHUP)
@@ -310,7 +304,6 @@ def _stopping(progress: Progress) -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        os.close(nowhere)
 
 
 def _place(cluster: Path | None, results: str | None) -> tuple[Cluster, str]:

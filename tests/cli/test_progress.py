@@ -57,14 +57,6 @@ def test_what_takes_the_time_before_the_first_step_is_said(
     assert shown.board().waiting == "" and len(shown.board().running()) == 1
 
 
-def test_the_counter_never_passes_its_end(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = progress()
-    for trial in TRIALS:
-        shown.ended(trial, {"status": "completed", "acc": 0.5, "loss": None, "error": None})
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith(f"[{len(TRIALS)}/~{len(TRIALS)}]")
-
-
 def test_durations() -> None:
     spans = (0, 89, 91, 5399, 5401, 90 * 3600 + 1, 400 * 86400)
     told = ["0 s", "89 s", "2 min", "90 min", "1.5 h", "3.8 days", "1.1 years"]

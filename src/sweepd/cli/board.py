@@ -231,17 +231,16 @@ def maps(board: Board) -> dict[tuple[str, str], dict[tuple[Any, int], MapPlace]]
         pair[spot.value, spot.size].append(spot)
     found = {}
     for of, members in spots.items():
-        tried = {at: _place(board, here) for at, here in members.items()}
-        found[of] = dict(tried)
+        places = found[of] = {at: _place(board, here) for at, here in members.items()}
         # On a staircase, a place that was not tried has the mark that monotonicity gives it, if
         # any.
-        for (value, size), place in tried.items() if board.staircase else ():
-            if place.mark == "untried" and value is not None:
-                marks = {at: other.mark for at, other in tried.items()}
+        marks = {at: place.mark for at, place in places.items()}
+        for (value, size), mark in marks.items() if board.staircase else ():
+            if mark == "untried" and value is not None:
                 if any(m == "failed" and v == value and n < size for (v, n), m in marks.items()):
-                    found[of][value, size] = MapPlace("fails")
+                    places[value, size] = MapPlace("fails")
                 elif any(m == "passed" and n == size and v < value for (v, n), m in marks.items()):
-                    found[of][value, size] = MapPlace("passes")
+                    places[value, size] = MapPlace("passes")
     return found
 
 

@@ -41,7 +41,7 @@ MOST_BYTES = 2**20
 """The largest size of a file of code, in bytes. A larger file holds data, not code."""
 
 Sources = dict[str, dict[str, dict[str, str]]]
-LIKE_ANOTHER = re.compile(r"true|false|[-+.\d].*", re.DOTALL)
+LIKE_ANOTHER = re.compile(r"true|false|[-+]?\.?\d.*", re.DOTALL)
 """A pattern of texts that a number or a bool may also have in a column of several types."""
 
 
@@ -256,9 +256,10 @@ def refuse_twins(plan: Plan, ended: pa.Table) -> None:
         for trial in trials:
             found = theirs.get(texts(trial.row()), {trial.id: ""})
             if trial.id not in found:
+                named = " or ".join(dict.fromkeys(mixed))
                 raise UserError(
                     f"{plan.grid.document.place(block.keys)}: sweep {next(iter(found.values()))} "
-                    f"has a trial that differs from one of these in the type of {mixed[0]} alone "
+                    f"has a trial that differs from one of these in the type of {named} alone "
                     "(a number, a text, or true or false), and results cannot tell the two apart; "
                     "write the value as there, or use another results folder"
                 )

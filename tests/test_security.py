@@ -23,8 +23,8 @@ from torture import tiny
 from sweepd.errors import UserError
 from sweepd.grid.yamlfile import GridError, parse
 from sweepd.query.database import Views, connect
-from sweepd.store.parquet import REPLACES
 from sweepd.store.store import Store, SweepInfo
+from sweepd.store.tables import REPLACES
 from sweepd.trial.attempt import Attempt
 
 SOURCE = Path(__file__).parents[1] / "src" / "sweepd"

@@ -1,12 +1,25 @@
-"""Helpers that wait for what other processes do."""
+"""Helpers that start other processes, and wait for what they do."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+
+def python(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """A process that runs this code, whose input and output are pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def wait_until(

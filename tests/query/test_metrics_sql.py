@@ -234,7 +234,7 @@ def test_a_file_that_cannot_be_read_any_more_ends_the_question(tmp_path: Path) -
 def with_row_groups(address: str) -> Store:
     """A store with one file of 20 row groups, each of one trial."""
     store = Store.create(address)
-    with patch("sweepd.store.parquet.ROW_GROUP", 2000):
+    with patch("sweepd.store.tables.ROW_GROUP", 2000):
         store.write_metrics([row for i in range(20) for row in steps(f"{i:020x}", *range(2000))])
     return store
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from faults import attempt, faked_clock, finish, mount, numbers, run_alone
 from object_store import Proxy
+from waiting import python
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store import local
@@ -244,12 +245,7 @@ def test_what_waits_is_taken_in_by_several_at_once_and_only_from_ones_own(
     for attempt_number in range(30):
         there.write_trials([{"id": "ff", "attempt": attempt_number, "config": "ff"}])
     there.append_log("ff", "a line\n")
-    takers = [
-        subprocess.Popen(
-            [sys.executable, "-c", TAKE_IN, store.address], stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(3)
-    ]
+    takers = [python(TAKE_IN, store.address) for _ in range(3)]
     assert sum(int(taker.communicate()[0]) for taker in takers) >= 30
     assert store.read_trials().table.num_rows == 30 and waiting(store) == []
     assert "a line" in store.read_log("ff")
@@ -318,12 +314,7 @@ for attempt in range(10_000):
 
 def test_a_folder_copied_while_in_use(tmp_path: Path) -> None:
     store = Store.create(str(tmp_path / "results"))
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, store.address],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as writer:
+    with python(WRITER, store.address) as writer:
         assert writer.stdout
         for copy in range(5):
             for _ in range(12):

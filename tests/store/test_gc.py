@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
+from waiting import python
 
 from sweepd.cli import application
 from sweepd.errors import EnvironmentFailure
@@ -112,12 +113,7 @@ def test_what_a_sweep_may_still_train_for_longer_is_left(store: Store, on_demand
 
 def test_what_a_running_driver_may_use_is_left(store: Store) -> None:
     found = garbage.find(store, 0)
-    with subprocess.Popen(
-        [sys.executable, "-c", DRIVER, store.address],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as driver:
+    with python(DRIVER, store.address) as driver:
         assert driver.stdout and driver.stdout.readline() == "True\n"
         assert not any("t2" in one.name for one in garbage.find(store, 0))
         deleted = garbage.delete(store, found, 0)  # which had been found before it started

@@ -4,10 +4,7 @@ more than one."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from faults import faked_clock
 from object_store import Proxy
-from waiting import wait_until
+from waiting import python, wait_until
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store import leases
@@ -64,13 +61,7 @@ class Holder:
     """Another process that takes locks."""
 
     def __init__(self, address: str, *names: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, address, *names],
-            env={**os.environ, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.process = python(HOLDER, address, *names, **environment)
 
     def line(self) -> str:
         assert self.process.stdout

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import python
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.locks import FILES, FileLocks, _offset
@@ -25,21 +25,12 @@ from sweepd.store.locks import FileLocks
 print(*sorted(FileLocks(Path(sys.argv[1])).acquire(sys.argv[2:])), flush=True)
 sys.stdin.read()
 """
-
-
-def start(path: Path, *names: str) -> subprocess.Popen[str]:
-    """A process that takes what it can of these locks, says which, and holds them."""
-    return subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(path), *names],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+"""Takes what it can of some locks, says which, and holds them."""
 
 
 @contextmanager
 def holder(path: Path, *names: str) -> Iterator[tuple[subprocess.Popen[str], set[str]]]:
-    with start(path, *names) as process:
+    with python(HOLDER, str(path), *names) as process:
         assert process.stdout
         yield process, set(process.stdout.readline().split())
         process.kill()
@@ -104,7 +95,7 @@ def test_a_forked_child_holds_nothing_and_takes_nothing_away(path: Path) -> None
 
 def test_racing_processes_share_the_locks_out(path: Path) -> None:
     names = [f"trial {i}" for i in range(500)]
-    processes = [start(path, *names) for _ in range(3)]
+    processes = [python(HOLDER, str(path), *names) for _ in range(3)]
     outputs = [process.stdout.readline().split("trial") for process in processes if process.stdout]
     for process in processes:
         process.communicate()

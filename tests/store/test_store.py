@@ -8,8 +8,6 @@ Tables have their own tests (`test_tables.py`). So have locks, and the storage b
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -19,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from object_store import Proxy
+from waiting import python
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store import leases
@@ -38,12 +37,6 @@ def store(place: str) -> Store:
 
 def names(store: Store, below: str = "") -> list[str]:
     return [file.name for file in store.folder.files(below)]
-
-
-def python(code: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True
-    )
 
 
 # Making and opening

@@ -1,14 +1,11 @@
 """Folders of Parquet files. A reader never sees a file that is half-written. Damaged files are
-neither trusted nor touched. Compacting changes nothing for readers, wherever it is cut off. Covers
-`store/parquet.py`."""
+neither trusted nor touched. Compacting changes nothing for readers, wherever it is cut off."""
 
 from __future__ import annotations
 
 import math
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -21,13 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waiting import python
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.local import LocalFolder
-from sweepd.store.parquet import Content, look, to_parquet
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.storage import File
-from sweepd.store.tables import LATE_SECONDS, Read, TableFolder
+from sweepd.store.tables import LATE_SECONDS, Content, Read, TableFolder, look, to_parquet
 
 A, B, C = "aa" * 32, "bb" * 32, "cc" * 32
 
@@ -124,12 +121,7 @@ def test_writers_killed_at_any_moment_lose_nothing_and_leave_only_whole_files(
     rng = random.Random()  # the moments differ from run to run, the law does not
     ids = [f"{i:064x}" for i in range(4)]
     root = str(root_of(metrics))
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, root, id], stdout=subprocess.PIPE, text=True
-        )
-        for id in ids
-    ]
+    writers = [python(WRITER, root, id) for id in ids]
     for writer in writers:
         assert writer.stdout and writer.stdout.readline() == "0\n"
     done = {}

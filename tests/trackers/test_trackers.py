@@ -1,7 +1,7 @@
 """Trackers. Each, through its own client and without a network, shows what it was told. A tracker
 that fails, hangs or is slow harms no sweep, and the user is told once. Of a store a tracker is told
 each ended trial once, with its learning curve in order, and only numbers that are finite. Covers
-`trackers/base.py`, `trackers/clients.py` and `trackers/stored.py`."""
+`trackers/base.py` and `trackers/clients.py`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from sweepd.errors import UserError
 from sweepd.grid.options import TrackerName
 from sweepd.query.database import connect
 from sweepd.trackers import base
-from sweepd.trackers.base import Forwarder, TrackedRun, Tracker, Values
+from sweepd.trackers.base import Forwarder, TrackedRun, Tracker, Values, hand_over, numbers
 from sweepd.trackers.clients import KINDS
 from sweepd.trackers.clients import connect as connected
-from sweepd.trackers.stored import hand_over, numbers
 
 RUNS = [
     TrackedRun(f"trial{i}", f"lis standard d={8 << i}", "sweep", {"d": 8 << i, "lr": "x"})

@@ -119,8 +119,8 @@ def export(
     say_left_out(views.damaged)
     if to is not None:
         from sweepd.cli.tracking import FOLDER
+        from sweepd.trackers.base import hand_over
         from sweepd.trackers.clients import connect as connect_to
-        from sweepd.trackers.stored import hand_over
 
         count, damaged = hand_over(views, connect_to(to, FOLDER))
         say_left_out(damaged)

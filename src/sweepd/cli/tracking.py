@@ -40,7 +40,7 @@ class Tracking:
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         """Logs the scores of the latest check, if the trial is at a later step than before."""
-        from sweepd.trackers.stored import numbers
+        from sweepd.trackers.base import numbers
 
         run, before = self._begun(trial)
         values = numbers(report, trial.metrics)
@@ -51,7 +51,7 @@ class Tracking:
                 tracker.log(run, step, values)
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
-        from sweepd.trackers.stored import FINAL, numbers
+        from sweepd.trackers.base import FINAL, numbers
 
         run, _ = self._begun(trial)
         del self.known[trial.id]
@@ -60,8 +60,7 @@ class Tracking:
 
     def _begun(self, trial: Trial) -> tuple[TrackedRun, int]:
         """Returns the run of a trial, which begins here where it is new, and its last step."""
-        from sweepd.trackers.base import TrackedRun
-        from sweepd.trackers.stored import COSTS
+        from sweepd.trackers.base import COSTS, TrackedRun
 
         if trial.id not in self.known:
             costs = {name: getattr(trial, name) for name in COSTS if hasattr(trial, name)}

@@ -21,9 +21,8 @@ from sweepd.query.cells_sql import quoted
 from sweepd.query.sandbox import SCANNED, copy, interruptible, sandbox
 from sweepd.query.selection import Source
 from sweepd.statuses import RAN
-from sweepd.store.parquet import Reader
 from sweepd.store.schema import METRICS, with_doubles
-from sweepd.store.tables import Read
+from sweepd.store.tables import Read, Reader
 
 
 class Handle(Reader):

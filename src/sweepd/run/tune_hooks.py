@@ -244,8 +244,7 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
             unscored = dict.fromkeys(ended.metrics)
             self.listener.ended(ended, {**result, **unscored, "status": "stopped"})
         else:
-            names = ("status", self.search.plan.grid.goal.metric, "total", "independent")
-            self.search.ended(ended, Outcome.recorded(*(result[name] for name in names)))
+            self.search.ended(ended, Outcome.of(result, self.search.plan.grid.goal.metric))
             self.listener.ended(ended, result)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:

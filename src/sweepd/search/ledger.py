@@ -83,17 +83,12 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
 
 def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
     """Returns, by id, how those trials of a plan came out that are done."""
-    endings, metric = counting(table), plan.grid.goal.metric
-    names = ("id", "status", metric, "total", "independent")
-    columns = [endings[name].to_pylist() for name in names if name in endings.column_names]
-    if metric not in endings.column_names:  # no loop that reports it has ended
-        columns.insert(2, [None] * endings.num_rows)
-    found = {id_: Outcome.recorded(*ending) for id_, *ending in zip(*columns, strict=True)}
-    return {
-        trial.id: found[trial.id]
-        for trial in plan.trials
-        if trial.id in found and found[trial.id].status in DONE
-    }
+    metric = plan.grid.goal.metric
+    names = {"id", "status", metric, "total", "independent"}.intersection(table.column_names)
+    rows = counting(table).select([*names]).to_pylist()
+    done = {row["id"]: row for row in rows if row["status"] in DONE}
+    # Where no loop that reports the metric has ended, there is no such column.
+    return {t.id: Outcome.of(done[t.id], metric) for t in plan.trials if t.id in done}
 
 
 def changed_files(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sweepd.grid.metrics import Better, is_share, range_of
 from sweepd.grid.options import CONFIRMING, MEAN_DIGITS, Goal, PassRule
 from sweepd.intervals import wilson
+from sweepd.listing import Row
 
 if TYPE_CHECKING:  # questions count seeds too, and do without plans
     from sweepd.grid.plan import Plan
@@ -36,11 +37,9 @@ class Outcome:
     total: int | None = None
 
     @classmethod
-    def recorded(
-        cls, status: str, score: float | None, total: int | None, independent: int | None
-    ) -> Outcome:
+    def of(cls, row: Row, metric: str) -> Outcome:
         """Returns the outcome of a trial with these columns in the store."""
-        return cls(status, score, independent or total)
+        return cls(row["status"], row.get(metric), row["independent"] or row["total"])
 
     def bounds(self, goal: Goal) -> Bounds:
         """Returns the least and the greatest score that the trial may have had if it had run its

@@ -95,10 +95,8 @@ class StaircaseSearch(Search):
         stair = self.stairs[i]
         wanted = stair.line.wanted(self.known[i])
         self.needs[i] = [trial for at in wanted for trial in self.needed(stair, at)]
-        if self.plan.grid.settle and not wanted:
-            longer = stair.longer(
-                self.known[i], self.plan.grid.settle, self.outcomes, self.abandoned
-            )
+        if (settle := self.plan.grid.settle) and not wanted:
+            longer = stair.longer(self.known[i], settle, self.outcomes, self.abandoned)
             self.needs[i] = list(longer)
         self.guesses[i] = None
 

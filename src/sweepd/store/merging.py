@@ -25,11 +25,9 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.statuses import RAN
 from sweepd.store.endings import statuses
 from sweepd.store.names import Checkpoint
-from sweepd.store.parquet import NAME, look
 from sweepd.store.schema import BOOL, METRICS, TEXT, TRIALS, column
 from sweepd.store.storage import (
     DIGEST_LENGTH,
-    READERS,
     Damaged,
     File,
     Folder,
@@ -40,7 +38,7 @@ from sweepd.store.storage import (
 )
 from sweepd.store.store import Store, sweep_lock
 from sweepd.store.sweeps import SweepInfo, accepting
-from sweepd.store.tables import MOST_ROWS, batches, replaced_by
+from sweepd.store.tables import MOST_ROWS, NAME, batches, look, replaced_by
 
 JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted_for")
 """The fields of SweepInfo in which two versions of a sweep may differ: where it was launched, with
@@ -180,7 +178,7 @@ def _metrics(ours: Store, theirs: Store, damaged: list[Damaged]) -> Iterator[Mer
 
 
 def _copy(ours: Folder, theirs: Folder, names: Sequence[str]) -> None:
-    each(lambda name: ours.put(name, theirs.read(name)), names, READERS)
+    each(lambda name: ours.put(name, theirs.read(name)), names)
 
 
 def _files(

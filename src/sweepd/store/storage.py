@@ -126,15 +126,15 @@ class Folder(Protocol):
         """Deletes these objects. Nothing happens to a name that is gone already."""
 
 
-def each(function: Callable[[Item], Result], items: Collection[Item], at_once: int) -> list[Result]:
-    """Returns what a function makes of each of these, in their order. Threads work on at most
-    `at_once` of them at a time, since on an object store each read waits for a round trip. Raises
-    the first error."""
+def each(function: Callable[[Item], Result], items: Collection[Item]) -> list[Result]:
+    """Returns what a function makes of each of these, in their order. Threads work on `READERS` of
+    them at a time, since on an object store each read waits for a round trip. Raises the first
+    error."""
     if len(items) < 2:  # to start a thread takes longer than to read a small file
         return [function(item) for item in items]
     from concurrent.futures import ThreadPoolExecutor  # which takes a while
 
-    with ThreadPoolExecutor(min(at_once, len(items))) as pool:
+    with ThreadPoolExecutor(min(READERS, len(items))) as pool:
         return list(pool.map(function, items))
 
 

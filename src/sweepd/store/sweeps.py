@@ -13,11 +13,9 @@ import pyarrow as pa
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
-from sweepd.store.parquet import look, to_parquet
 from sweepd.store.schema import PLAN
 from sweepd.store.storage import (
     FORMAT,
-    READERS,
     Damaged,
     File,
     Folder,
@@ -29,7 +27,7 @@ from sweepd.store.storage import (
     is_name,
     to_json,
 )
-from sweepd.store.tables import Read
+from sweepd.store.tables import Read, look, to_parquet
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 SHAPE = {
@@ -224,7 +222,7 @@ class SweepFolder:
                 return table
             return Damaged(where, "the plan of another sweep")
 
-        plans = each(plan, list(dict.fromkeys(known if sweeps is None else sweeps)), READERS)
+        plans = each(plan, list(dict.fromkeys(known if sweeps is None else sweeps)))
         damaged = tuple(one for one in plans if isinstance(one, Damaged))
         return Read(PLAN.concat(one for one in plans if not isinstance(one, Damaged)), damaged)
 
@@ -244,7 +242,7 @@ class SweepFolder:
             except (FileNotFoundError, ValueError, EnvironmentFailure) as error:
                 return "", name, Damaged(self.folder.where(_path(name, INFO)), str(error))
 
-        infos = sorted(each(info, self._listed, READERS), key=lambda one: one[:2])
+        infos = sorted(each(info, self._listed), key=lambda one: one[:2])
         return {name: one for _, name, one in infos}
 
     def _info(self, name: str) -> SweepInfo:

@@ -1,9 +1,13 @@
-"""Folders of Parquet files that appear whole, never change and are read together as one table."""
+"""Parquet files that appear whole and never change, and folders of them that are read together as
+one table. A file is read whole, scanned in parts, or checked to its end."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import re
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +18,28 @@ import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.listing import Row
-from sweepd.store.parquet import NAME, REPLACES, Content, Reader, look, to_parquet
-from sweepd.store.schema import METRICS, TEXT, Layout, column
-from sweepd.store.storage import READERS, Damaged, File, Folder, digest, each
+from sweepd.store.schema import FLOAT, INT, METRICS, NULL, TEXT, Layout, column
+from sweepd.store.storage import (
+    DIGEST_LENGTH,
+    Damaged,
+    File,
+    Folder,
+    Unreachable,
+    digest,
+    each,
+    from_json,
+)
 
+REPLACES = b"sweepd.replaces"
+"""The key of the metadata of a compacted Parquet file under which it lists, as JSON, the files in
+its folder that it replaces."""
+NAME = re.compile(rf"(?P<prefix>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.parquet")
+ROW_GROUP = 2**17
+"""The number of rows of a row group. A reader who asks for one trial reads only the row groups that
+hold it."""
+CHUNK = 2**22
+"""The number of bytes of a large file that are in memory at once."""
+_NUMBERS = {NULL, INT, FLOAT}
 COMPACTED, ROWS = "compacted", "rows"
 """What file names say of their rows. Where these share one value of `Layout.filed_by`, if that is a
 hash, a name has this hash instead of `rows`."""
@@ -35,6 +57,114 @@ SMALL_BYTES, ROOM_BYTES = 2**20, 2**26
 """The largest size of a file that is read whole even where it could be scanned, and the most bytes
 that all such files may have together. To open a file costs more than to read a small one."""
 _LISTINGS = 5
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is in a file.
+
+    rows: how many it has. replaces: the names of the files that it replaces. table: its rows, or
+    None where only its end was read. axes: in that case, its columns besides the fixed ones.
+    """
+
+    file: File
+    rows: int
+    replaces: tuple[str, ...]
+    table: pa.Table | None
+    axes: tuple[str, ...] = ()
+
+
+class Reader(io.RawIOBase):
+    """A file of a folder of which only the parts are read that are asked for.
+
+    Each thread has a place of its own in it. DuckDB's threads share an open file. Each seeks and
+    then reads, and another may come between.
+    """
+
+    def __init__(self, folder: Folder, path: str, size: int) -> None:
+        self.folder, self.path, self.size = folder, path, size
+        self._own = threading.local()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(getattr(self._own, "place", 0))
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self.size}[whence]
+        self._own.place = max(0, start + offset)
+        return self.tell()
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self.size - self.tell())
+        wanted = left if size is None or size < 0 else min(size, left)
+        if not wanted:
+            return b""
+        data = self.folder.read_part(self.path, self.tell(), wanted)
+        self._own.place = self.tell() + len(data)
+        return data
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table, sink, compression="snappy", write_page_checksum=True, row_group_size=ROW_GROUP
+    )
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def look(
+    folder: Folder, below: str, file: File, layout: Layout, *, whole: bool, checked: bool = False
+) -> Content | Damaged:
+    """Returns what is in a file, or what is wrong with it. Raises FileNotFoundError if there is
+    none, and Unreachable if the place can't be asked, since that is no damage.
+
+    whole: whether its rows are read. Otherwise only its end is, if it is named by a digest, and if
+    DuckDB can scan it, since its columns have the types of `layout`. checked: whether every byte
+    is read all the same, of a large file in parts.
+    """
+    path = f"{below}/{file.name}"
+    try:
+        if not whole and NAME.fullmatch(path):
+            reader = Reader(folder, path, file.size)
+            state = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
+            while checked and (data := reader.read(CHUNK)):
+                state.update(data)
+            if checked:
+                _check_digest(path, state)
+            parquet = pq.ParquetFile(reader)
+            schema = parquet.schema_arrow
+            types = {field.name: field.type for field in schema}
+            axes = {name: kind for name, kind in types.items() if name not in layout.fixed}
+            if layout.fixed.items() <= types.items() and _NUMBERS.issuperset(axes.values()):
+                rows = parquet.metadata.num_rows
+                return Content(file, rows, _replaced(schema), None, tuple(axes))
+        data = folder.read(path, file.version)
+        _check_digest(path, hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2))
+        parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        table = layout.conform(parquet.read(use_threads=False))
+        return Content(file, table.num_rows, _replaced(table.schema), table)
+    except (FileNotFoundError, Unreachable):
+        raise
+    except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
+        return Damaged(folder.where(path), str(error).partition("\n")[0])
+
+
+def _replaced(schema: pa.Schema) -> tuple[str, ...]:
+    """Returns the names of the files whose rows a file with this schema holds. Raises ValueError
+    if they can't be told."""
+    return tuple(from_json((schema.metadata or {}).get(REPLACES, b"[]"), [str]))
+
+
+def _check_digest(name: str, state: hashlib.blake2b) -> None:
+    match = NAME.fullmatch(name)
+    if match and match["digest"] != state.hexdigest():
+        raise ValueError("truncated or changed: its digest is not the one in its name")
 
 
 @dataclass(frozen=True)
@@ -233,7 +363,7 @@ class TableFolder:
             how = {"whole": file.name in small, "checked": checked}
             return look(self.folder, self.layout.name, file, self.layout, **how)
 
-        contents = each(one, files, READERS)
+        contents = each(one, files)
         damaged = [it for it in contents if isinstance(it, Damaged)]
         return [it for it in contents if not isinstance(it, Damaged)], damaged
 

@@ -59,10 +59,7 @@ def test_what_another_code_did_can_be_taken_over() -> None:
     first, second, *_ = PLAN.trials
     old = {"id": "0" * 20, "code": "oldcode", "trunk": "1" * 20}
     table = TRIALS.table(
-        [
-            ended(first, 1, "completed", **old),
-            ended(second, 1, "failed", **{**old, "id": "2" * 20}),
-        ]
+        [ended(first, 1, "completed", **old), ended(second, 1, "failed", **{**old, "id": "2" * 20})]
     )
     found = standing(PLAN.trials, table)
     assert found.other.keys() == {first.id} and not found.done

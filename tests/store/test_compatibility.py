@@ -33,8 +33,7 @@ def ordered(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name",
-    sorted(path.parent.name for path in STORES.glob("*/expected.json")),
+    "name", sorted(path.parent.name for path in STORES.glob("*/expected.json"))
 )
 def test_a_store_of_an_earlier_version(name: str, tmp_path: Path) -> None:
     shutil.copy(STORES / name / "expected.json", tmp_path)

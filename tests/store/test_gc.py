@@ -81,10 +81,7 @@ def test_what_is_garbage_and_what_is_not(store: Store) -> None:
         one.kind for one in found)}  # fmt: skip
     assert {kind: len(names) for kind, names in kinds.items()} == COUNTS
     assert kinds["leftover"] == {"metrics/.aside-left"}
-    assert kinds["ended"] == {
-        "checkpoints/t1/000000500-aa.pt",
-        "checkpoints/t2/000000500-ba.pt",
-    }
+    assert kinds["ended"] == {"checkpoints/t1/000000500-aa.pt", "checkpoints/t2/000000500-ba.pt"}
     assert "checkpoints/t1/000000500-ac.pt" in kinds["kept"]  # it was stopped: it may train on
     assert sum(one.size for one in found if one.kind == "kept") > 5 * 1000 + 100
 

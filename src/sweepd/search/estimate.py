@@ -25,7 +25,8 @@ import pyarrow as pa
 from sweepd.grid.trials import Trial
 from sweepd.search.base import Search
 from sweepd.search.horizon import BEST_RATES
-from sweepd.search.staircase import Numbers, StaircaseSearch
+from sweepd.search.staircase import StaircaseSearch
+from sweepd.store.schema import Numbers
 
 STEP_SECONDS = (2.5e-3, 8e-3)
 FLOPS_PER_SECOND = (60e9, 8e9)

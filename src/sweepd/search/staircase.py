@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,8 @@ from sweepd.search.base import GridSearch, Search
 from sweepd.search.seeds import CellSeeds
 from sweepd.search.stairs import Stair, stairs
 from sweepd.search.walk import Position
+from sweepd.store.schema import Numbers
 
-Numbers = np.ndarray[Any, np.dtype[np.float64]]
 WORTH_A_GUESS = 1.0
 """The time that a guess must save on average for each unit of time that it wastes (`worth_it`)."""
 LEAST_CHANCE = 0.5

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweepd.grid.options import Goal, PassRule, Settle, Staircase
+from sweepd.grid.options import Goal, Settle, Staircase
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.search import horizon
@@ -310,7 +310,7 @@ class Stair:
             return (inside and every[beyond].base.needed(outcomes, abandoned)) or ()
         if horizon.forecast(tried, goal, rule, settle, budget).holds_to:
             return ()
-        for trials in self._next(ladders, goal, rule, settle.needed(budget), outcomes):
+        for trials in self._next(ladders, settle.needed(budget), outcomes):
             if left := _left(trials, outcomes, abandoned):
                 return self._affordable(left, settle)
         return ()
@@ -328,12 +328,7 @@ class Stair:
         return trials
 
     def _next(
-        self,
-        best: Sequence[Ladder],
-        goal: Goal,
-        rule: PassRule,
-        needed: int,
-        outcomes: Outcomes,
+        self, best: Sequence[Ladder], needed: int, outcomes: Outcomes
     ) -> Iterator[Sequence[Trial]]:
         """Yields the trials that the best rates of a deciding cell need, in groups, one after the
         other. needed: the steps that the cell must fail at.
@@ -344,6 +339,7 @@ class Stair:
         (`all_seeds_at`). Most cells that move are seen to move by the lead. Where the lead meets
         the goal, the other seeds are trained too.
         """
+        goal, rule = best[0].base.goal, best[0].base.rule
         yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)]
         for ladder in best:
             runs = ladder.ended(outcomes).runs

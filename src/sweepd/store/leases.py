@@ -23,7 +23,6 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Set
 from contextlib import suppress
-from typing import Any
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.bucket import ObjectFolder
@@ -85,7 +84,13 @@ class Leases:
     def acquire_or_wait(self, name: str, note: Callable[[str], None]) -> bool:
         seen = None
         while not self.acquire([name]):
-            lease = None if name in self._held else self._lease_of_holder(name)
+            table, _ = self._read_table()
+            holder = next((owner for owner, held in table.items() if name in held), None)
+            lease = None
+            if holder and name not in self._held:
+                with suppress(FileNotFoundError):
+                    written = json.loads(self._folder.read(self._path(holder)))
+                    lease = {"owner": holder, **written}
             if lease is None:
                 return bool(self.acquire([name]))
             if seen is None:
@@ -210,17 +215,6 @@ class Leases:
         """Returns, by owner, when each lease was last renewed, by the store's clock."""
         files = self._folder.files(FOLDER)
         return {file.name.removesuffix(".json"): file.written for file in files}
-
-    def _lease_of_holder(self, name: str) -> Mapping[str, Any] | None:
-        """Returns what the holder of a lock last wrote in its lease, if there is one."""
-        table, _ = self._read_table()
-        for owner, held in table.items():
-            if name in held:
-                try:
-                    return {"owner": owner, **json.loads(self._folder.read(self._path(owner)))}
-                except FileNotFoundError:
-                    return None
-        return None
 
     # The table
 

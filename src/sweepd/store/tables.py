@@ -64,13 +64,15 @@ class Content:
     """What is in a file.
 
     rows: how many it has. replaces: the names of the files that it replaces. table: its rows, or
-    None where only its end was read. axes: in that case, its columns besides the fixed ones.
+    None where only its end was read. Then `reader` reads its rows, and `axes` are its columns
+    besides the fixed ones.
     """
 
     file: File
     rows: int
     replaces: tuple[str, ...]
     table: pa.Table | None
+    reader: Reader | None = None
     axes: tuple[str, ...] = ()
 
 
@@ -143,7 +145,7 @@ def look(
             axes = {name: kind for name, kind in types.items() if name not in layout.fixed}
             if layout.fixed.items() <= types.items() and _NUMBERS.issuperset(axes.values()):
                 rows = parquet.metadata.num_rows
-                return Content(file, rows, _replaced(schema), None, tuple(axes))
+                return Content(file, rows, _replaced(schema), None, reader, tuple(axes))
         data = folder.read(path, file.version)
         _check_digest(path, hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2))
         parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
@@ -270,7 +272,7 @@ class TableFolder:
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
             table = self.layout.unique(self.layout.concat(tables))
-            scanned = {it.file.name: self._reader(it.file) for it in ends}
+            scanned = {it.file.name: it.reader for it in ends if it.reader}
             axes = frozenset(name for it in ends for name in it.axes)
             return Read(table, tuple(damaged), scanned, axes)
         raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
@@ -340,9 +342,6 @@ class TableFolder:
     def _files(self, after: str = "") -> list[File]:
         files = self.folder.files(self.layout.name, after)
         return [f for f in files if f.name.endswith(".parquet") and "/" not in f.name]
-
-    def _reader(self, file: File) -> Reader:
-        return Reader(self.folder, f"{self.layout.name}/{file.name}", file.size)
 
     def _replace(self, tables: list[pa.Table], names: Sequence[str]) -> int:
         """Writes these rows as one file in place of those of these names. Returns how many."""

@@ -105,13 +105,13 @@ def bills(
         sums["settle_most"] = (_settling(search, grid.settle.most, cost), slots)
     longest = np.max(costs, axis=0)  # no number of slots ends before the longest trial
     states_flops = all(trial.train_flops is not None for trial in search.plan.trials)
-    found = {}
+    named = {}
     for name, (total, at_once) in sums.items():
         trials, train_flops, low, high = map(float, total)
         of_one = longest if name == "grid" else np.zeros(4)
         low, high = max(low / at_once, of_one[2]), max(high / at_once, of_one[3])
-        found[name] = Bill(trials, train_flops if states_flops else None, low, high)
-    return found
+        named[name] = Bill(trials, train_flops if states_flops else None, low, high)
+    return named
 
 
 def _settling(search: Search, most: int, cost: Callable[[Trial], Numbers]) -> Numbers:
@@ -166,4 +166,4 @@ def _recorded_times(
     deciles = [quantiles(of, n=10) for of in ratios.values() if len(of) >= ENOUGH]
     ends = [(of[0], of[-1]) for of in deciles]
     factors = (min(ends)[0], max(high for _, high in ends)) if ends else None
-    return factors, {model: (min(found), max(found)) for model, found in of_loops.items()}
+    return factors, {model: (min(costs), max(costs)) for model, costs in of_loops.items()}

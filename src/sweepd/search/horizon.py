@@ -200,31 +200,31 @@ def forecast(
     leads = [lead_doubling(rate.runs, goal, rule) for rate in best]
     wholes = [last_doubling(rate.runs, goal, rule) for rate in best[: all_seeds_at(leads)]]
     long_enough = [whole if whole and whole.steps >= needed else None for whole in wholes]
-    found = [whole or one for whole, one in zip_longest(long_enough, leads)]
-    for one in found:
+    doublings = [whole or one for whole, one in zip_longest(long_enough, leads)]
+    for one in doublings:
         if one is None or one.steps < needed:
             finals = (final for ended in best[0].runs.values() for final in ended.values())
-            if one is found[0] and any(goal.met(final.score) for final in finals):
+            if one is doublings[0] and any(goal.met(final.score) for final in finals):
                 return Forecast("moving", "close: some of its seeds pass", one)
             return Forecast("untested", f"not trained for {needed} steps", one)
         if one.close:
             return Forecast("moving", "close: its seeds or the evaluation error disagree", one)
         if one.moves or (one in long_enough and one.holds_to is None):
-            told = f"{one.gain:+.3f} a doubling, {one.missing:.3f} missing"
+            reason = f"{one.gain:+.3f} a doubling, {one.missing:.3f} missing"
             grows = ", and the gains grow" if one.growing else ""
-            return Forecast("moving", told + grows, one)
+            return Forecast("moving", reason + grows, one)
     if None in long_enough:
         at = long_enough.index(None)
         seed = "at the second best rate comes nearer to the goal" if at else "is forecast to fail"
-        return Forecast("untested", f"one seed {seed}, the others were not trained", found[at])
+        return Forecast("untested", f"one seed {seed}, the others were not trained", doublings[at])
     # A rate that comes nearer to the goal than the best one counts too, by its lead.
-    seen = [one for one in found if one is not None]
+    seen = [one for one in doublings if one is not None]
     count = [one for one in seen if one in long_enough or one.missing < seen[0].missing]
     holds_to = min(one.holds_to or 0 for one in count)
     if holds_to < 2 * max(one.steps for one in count):
-        told = f"at one of its best rates the forecast reaches {holds_to} steps"
-        return Forecast("moving", told, found[0])
-    return Forecast("holds", f"forecast to fail to {holds_to} steps", found[0], holds_to)
+        reason = f"at one of its best rates the forecast reaches {holds_to} steps"
+        return Forecast("moving", reason, doublings[0])
+    return Forecast("holds", f"forecast to fail to {holds_to} steps", doublings[0], holds_to)
 
 
 def all_seeds_at(leads: Sequence[LastDoubling | None]) -> int:

@@ -134,14 +134,14 @@ class Ladder:
 
 def _finals(rungs: Iterable[Iterable[Trial]], goal: Goal, outcomes: Outcomes) -> Runs:
     """Returns the final scores of trials that have ended. One that diverged has the worst score."""
-    found: dict[int, dict[int, Final]] = defaultdict(dict)
+    finals: dict[int, dict[int, Final]] = defaultdict(dict)
     for trial in (trial for trials in rungs for trial in trials):
         if outcome := outcomes.get(trial.id):
             worst, _ = Outcome("diverged").bounds(goal)
             score = worst if outcome.status == "diverged" else outcome.score
             if score is not None:
-                found[trial.seed][trial.train.steps] = Final(score, outcome.total)
-    return dict(found)
+                finals[trial.seed][trial.train.steps] = Final(score, outcome.total)
+    return dict(finals)
 
 
 @dataclass(frozen=True)
@@ -179,12 +179,12 @@ class Stair:
     ) -> tuple[Ladder, CellSeeds] | None:
         """Returns the ladder and the rung at which a position passes at the least budget, or None
         if it does not pass."""
-        found = [
+        passes = [
             (ladder, rung)
             for ladder in self.ladders.get(position, ())
             if (rung := ladder.passed(outcomes, abandoned))
         ]
-        return min(found, key=lambda one: one[1].steps, default=None)
+        return min(passes, key=lambda one: one[1].steps, default=None)
 
     def passes(
         self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
@@ -249,14 +249,14 @@ class Stair:
             for size, value in values.items()
             if value is not None
         }
-        slowest = max((found[1].steps for found in passing.values() if found), default=None)
+        slowest = max((passes[1].steps for passes in passing.values() if passes), default=None)
         answers = {}
         for size, widths in self.line.rows:
-            value, found = values[size], passing.get(size)
+            value, passes = values[size], passing.get(size)
             smaller = [width for width in widths if value is None or width < value]
             deciding = (size, smaller[-1]) if smaller else None
-            budget = found[1].steps if found else slowest or self.first_budget
-            answers[size] = LineAnswer(value, found, deciding, budget)
+            budget = passes[1].steps if passes else slowest or self.first_budget
+            answers[size] = LineAnswer(value, passes, deciding, budget)
         return answers
 
     def confirming(self, ladder: Ladder, rung: CellSeeds, outcomes: Outcomes) -> Sequence[Trial]:
@@ -352,8 +352,8 @@ class Stair:
                         yield ladder.next_trials(level, outcomes)
                     return
                 upto = {seed: {s: f for s, f in runs[seed].items() if s <= rung.steps}}
-                told = last_doubling(upto, goal, rule, least=1)
-                if rung.steps >= needed and told and not told.moves:
+                doubling = last_doubling(upto, goal, rule, least=1)
+                if rung.steps >= needed and doubling and not doubling.moves:
                     break
             else:
                 return

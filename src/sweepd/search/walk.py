@@ -54,9 +54,9 @@ class SearchLine:
         """Returns the positions, not yet known, that the answer needs now. There are none when
         the answer is complete."""
         _, step = self.walk(known)
-        found = [step] if step else self.checks(known)
-        found += self.around_contradictions(known)
-        return [position for position in dict.fromkeys(found) if position not in known]
+        needed = [step] if step else self.checks(known)
+        needed += self.around_contradictions(known)
+        return [position for position in dict.fromkeys(needed) if position not in known]
 
     def walk(self, known: Known) -> tuple[list[Position], Position | None]:
         """Returns the known positions that the walk passes through, and the position that it
@@ -110,12 +110,12 @@ class SearchLine:
         two failed. The other passed with at most the same width, at the same size or at a larger
         one."""
         failures = [position for position, passed in known.items() if passed is False]
-        found: dict[Position, None] = {}
+        around: dict[Position, None] = {}
         for position, passed in known.items():
             for failure in failures if passed else ():
                 if failure[0] <= position[0] and failure[1] >= position[1]:
-                    found |= dict.fromkeys((*self._beside(failure), *self._beside(position)))
-        return list(found)
+                    around |= dict.fromkeys((*self._beside(failure), *self._beside(position)))
+        return list(around)
 
     def _beside(self, position: Position) -> Iterator[Position]:
         """Yields the next positions in either direction at the same size, and at the same width."""
@@ -176,7 +176,7 @@ class SearchLine:
         sizes = [size for size, _ in self.rows]
         choices = [*sorted({width for _, width in self.costs}), math.inf]
         count = len(sizes)
-        found: Iterable[tuple[float, ...]] = combinations_with_replacement(choices, count)
+        boundaries: Iterable[tuple[float, ...]] = combinations_with_replacement(choices, count)
         if math.comb(count + len(choices) - 1, count) > MOST_BOUNDARIES:
             sample = [(choice,) * count for choice in choices]
             sample += [(choices[0],) * (count - 1) + (choice,) for choice in choices]
@@ -185,7 +185,7 @@ class SearchLine:
                 # Stars and bars: each monotone sequence is as likely as any other.
                 bars = sorted(generator.sample(range(len(choices) - 1 + count), count))
                 sample.append(tuple(choices[bar - i] for i, bar in enumerate(bars)))
-            found = sample
-        for minima in found:
+            boundaries = sample
+        for minima in boundaries:
             least = dict(zip(sizes, minima, strict=True))
             yield lambda position, least=least: position[1] >= least[position[0]]  # type: ignore[misc]

@@ -147,10 +147,10 @@ class ObjectFolder(Folder):
         """Returns the object. Raises FileNotFoundError if there is no such object."""
 
         def get() -> Object:
-            found = obstore.get(self._store, name)
-            meta = found.meta
+            answer = obstore.get(self._store, name)
+            meta = answer.meta
             version = str(meta[self._version_key])  # type: ignore[literal-required]
-            return Object(bytes(found.bytes()), version, meta["last_modified"].timestamp())
+            return Object(bytes(answer.bytes()), version, meta["last_modified"].timestamp())
 
         return self._trying("read", name, get)
 
@@ -177,9 +177,9 @@ class ObjectFolder(Folder):
                 if isinstance(error, FileNotFoundError) and version is None:
                     raise  # not even a bucket
                 with suppress(FileNotFoundError):
-                    found = obstore.get(self._store, name, options={"head": True})
-                    if found.attributes.get("mark") == mark:
-                        return str(found.meta[self._version_key])  # type: ignore[literal-required]
+                    there = obstore.get(self._store, name, options={"head": True})
+                    if there.attributes.get("mark") == mark:
+                        return str(there.meta[self._version_key])  # type: ignore[literal-required]
                 return None
 
         return self._trying("write", name, put)
@@ -238,14 +238,14 @@ class ObjectFolder(Folder):
                     raise UserError(f"{self.address}: there is no such bucket") from error
                 if isinstance(error, FileNotFoundError):
                     raise
-                told = failure(what, self.where(name), _reason(error))
+                failed = failure(what, self.where(name), _reason(error))
                 if _ELSEWHERE.search(str(error)):
-                    self._move(store, told)
+                    self._move(store, failed)
                     continue
                 if _REFUSED.search(str(error)):
-                    raise told from error
+                    raise failed from error
                 if time.monotonic() + delay > until:
-                    raise Unreachable(*told.args) from error
+                    raise Unreachable(*failed.args) from error
             time.sleep(delay)
             delay = min(2 * delay, LONGEST_PAUSE)
 

@@ -163,9 +163,9 @@ class Leases:
         version = folder.swap(self._path(), self._content(), self._version)
         if version is None:  # perhaps an earlier try of ours arrived unknown to us
             with suppress(FileNotFoundError):
-                found = folder.get(self._path())
-                if not json.loads(found.data).get("ended"):
-                    version = folder.swap(self._path(), self._content(), found.version)
+                stored = folder.get(self._path())
+                if not json.loads(stored.data).get("ended"):
+                    version = folder.swap(self._path(), self._content(), stored.version)
         self._version, self._renewed = version, asked
         if version is None:
             self._lost = (
@@ -221,11 +221,11 @@ class Leases:
     def _read_table(self) -> tuple[dict[str, set[str]], str | None]:
         """Returns the locks of each owner, and the table's version (None: no table yet)."""
         try:
-            found = self._folder.get(TABLE)
+            stored = self._folder.get(TABLE)
         except FileNotFoundError:
             return {}, None
-        held = json.loads(found.data)["held"]
-        return {owner: set(names) for owner, names in held.items()}, found.version
+        held = json.loads(stored.data)["held"]
+        return {owner: set(names) for owner, names in held.items()}, stored.version
 
     def _swap_table(self, table: Mapping[str, set[str]], version: str | None) -> bool:
         """Writes the table if the stored one is still of that version. Returns whether it was."""

@@ -159,8 +159,8 @@ def digest(data: bytes) -> str:
 
 def unsealed(stored: bytes) -> bytes:
     """Returns data without its digest behind it. Raises ValueError if it is damaged."""
-    data, told = stored[:-DIGEST_LENGTH], stored[-DIGEST_LENGTH:]
-    if digest(data).encode() != told:
+    data, written = stored[:-DIGEST_LENGTH], stored[-DIGEST_LENGTH:]
+    if digest(data).encode() != written:
         raise ValueError("truncated or changed: it does not end in its digest")
     return data
 
@@ -174,12 +174,12 @@ def from_json(data: bytes, shape: Any) -> Any:
     shape. A shape is a type; `[shape]` for a list; `{str: shape}` for a mapping of names; or a
     mapping that gives the shapes of some keys."""
     try:
-        found = json.loads(data)
+        content = json.loads(data)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not _fits(found, shape):
+    if not _fits(content, shape):
         raise ValueError("not what was saved")
-    return found
+    return content
 
 
 def _fits(value: object, shape: Any) -> bool:

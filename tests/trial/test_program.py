@@ -131,6 +131,7 @@ def test_a_test_score_counts_whatever_comes_after(tmp_path: Path) -> None:
         ('print(\'{"step": "x", "acc": 0, "loss": 1}\')', "failed", "must be a whole number"),
         (ROW % (2, 0.5) + ROW % (1, 0.5), "failed", "comes after step 2"),
         (ROW % (1, "NaN"), "diverged", "reported acc = nan at step 1"),
+        (ROW % (1, "Infinity"), "diverged", "reported acc = inf at step 1"),
         ('print(\'{"step": 1, "acc": 1, "loss": -nan}\')', "diverged", "loss = nan at step 1"),
         ('print(\'{"step": 1, {"step": 1\')', "failed", '{"step": 1, {"step": 1 is no JSON: '),
         ("raise SystemExit('oh')", "failed", "it ended with exit code 1: oh\noh"),

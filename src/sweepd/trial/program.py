@@ -236,8 +236,10 @@ class ProgramRun:
             raise UserError(f"{the_row} has step = {step}; it must be 0 or more")
         if not isinstance(test, bool):
             raise UserError(f"{the_row} has test = {shown(test)}; it must be true or false")
+        # An infinite share is out of its range, too. What is not finite has diverged all the same.
+        nearer = {k: math.nan if v in (math.inf, -math.inf) else v for k, v in row.items()}
         try:
-            scores = numbers(self, "row", row, self.trial.metrics, [TOTAL])
+            scores = numbers(self, "row", nearer, self.trial.metrics, [TOTAL])
         except Unusable as error:
             raise UserError(f"{the_row} {error.message.partition(' ')[2]}") from None
         step, last = int(step), self.step
@@ -253,7 +255,7 @@ class ProgramRun:
             self.score, self.tested = scores, test
         self.step = step
         if bad := [name for name, value in scores.items() if not math.isfinite(value)]:
-            message = f"reported {bad[0]} = {scores[bad[0]]} at step {step}"
+            message = f"reported {bad[0]} = {row[bad[0]]} at step {step}"
             self.result = Result("diverged", error=f"{self.program.command}: {message}")
         if step == last:
             return ""

@@ -12,6 +12,7 @@ from waiting import meanwhile, wait_until
 
 WORDS = {
     "quit": "its process died: os._exit(0)",
+    "killed": "its process was killed, as the kernel does where the memory",
     "hang": "no step for 8 s",
     "absent": "No module named 'only_on",
 }
@@ -99,7 +100,7 @@ def test_workers_that_die_hang_or_lack_a_module(mine: SharedShell) -> None:
     mine.write("absent.py", ABSENT)
     mine.write(
         "grid.yaml",
-        f"task:\n- {{name: faulty.py:Deadly, n: 2, value_range: 64, fault: [quit, hang],"
+        f"task:\n- {{name: faulty.py:Deadly, n: 2, value_range: 64, fault: [quit, hang, killed],"
         f" marks: {mine.folder}}}\n- {{name: absent.py:Absent, n: 2, value_range: 64}}\n"
         "train: {steps: 20, batch_size: 4}\nhang_seconds: 8\nretries: 3" + SETTINGS,
     )

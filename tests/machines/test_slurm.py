@@ -226,7 +226,7 @@ def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
 def test_a_sweep_goes_on_after_its_time_limit(shell: Shell) -> None:
     shell.folder.joinpath("mark").unlink(missing_ok=True)
     shell.write(
-        "brief.yaml", CLUSTER.replace("30:00", "05:00").replace("/mnt/results", "/mnt/again")
+        "brief.yaml", CLUSTER.replace("30:00", "06:00").replace("/mnt/results", "/mnt/again")
     )
     shell.write("long.yaml", GRID.replace("steps: 600", "steps: 3000"))
     client = shell.start("launch", "long.yaml", "--cluster", "brief.yaml", "--yes")

@@ -53,6 +53,9 @@ for an actor of which Ray could not find out within a minute whether it was lost
 LOW_MEMORY = re.compile(r"OutOfMemoryError: .* was (\S+) used / (\S+) limit")
 """A pattern of Ray's account of a worker that it killed for its node's memory. Pages follow."""
 
+KILLED = "Worker unexpectedly exits with a connection error"
+"""What Ray's account says of a worker that ended without a word."""
+
 FATAL = re.compile(r"^(?:Fatal Python error: |(?=os\._exit\())(.+)$", re.MULTILINE)
 """A pattern of what a worker's standard error says of its end. The frames follow, innermost
 first."""
@@ -263,6 +266,11 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
                 frames = re.findall(r'File "(.+)", line (\d+)', words[fatal.start() :])
                 own = [f"{file}:{line}: " for file, line in frames if is_own_file(file)]
                 account = f"{''.join(own[:1])}its process died: {fatal[1]}\n{account}"
+            elif KILLED in account:
+                account = (
+                    "its process was killed, as the kernel does where the memory of a job or of a "
+                    f"container is spent: have more of it, or fewer trials at once\n{account}"
+                )
         status, error = "failed", account
         if low := LOW_MEMORY.search(account):
             error = (

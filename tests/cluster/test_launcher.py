@@ -291,6 +291,15 @@ def test_a_launch_restarts_no_ray_that_others_may_use(
         cluster.start(work, print)
 
 
+@pytest.mark.parametrize("ending", ["raise SystemExit('no route')", "print('no route')"])
+def test_a_head_that_ssh_does_not_reach_is_told(
+    ready: Ready, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr(autoscaler, "TUNNEL", ending)
+    with pytest.raises(EnvironmentFailure, match="no way to its head by SSH: no route"):
+        autoscaler.tunnel(ready("onprem").config())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_plan_asks_no_cloud(tmp_path: Path, kind: str) -> None:
     (tmp_path / "grid.yaml").write_text(GRID)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +153,8 @@ def tunnel(config: Config) -> Tunnel:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     return Tunnel(f"http://127.0.0.1:{port}", process)
             if process.poll() is not None or time.monotonic() > until:
-                os.killpg(process.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has ended, and so has its SSH
+                    os.killpg(process.pid, signal.SIGKILL)
                 printed.seek(0)
                 said = printed.read().decode(errors="replace").strip()[-500:]
                 raise EnvironmentFailure(f"no way to its head by SSH: {said}")

@@ -36,7 +36,9 @@ checkpoint_seconds: 1
 """
 
 ASK = "curl -s -m 5 -o /dev/null -w %{{http_code}} {}:8265/api/jobs/ || true"
-POWER_OFF = "(setsid bash -c 'kill -TERM -1; sleep 2; ip link set eth9 down; kill -KILL -1' &)"
+POWER_OFF = (
+    "(setsid bash -c 'sleep 1; kill -TERM -1; sleep 2; ip link set eth9 down; kill -KILL -1' &)"
+)
 """As a machine that the spot market takes: all its processes are told to end, and then killed."""
 
 

@@ -60,12 +60,13 @@ def test_what_ends_a_launch(shell: SharedShell, stuck: Path, raylets: Raylets) -
         shell.write("cluster.yaml", f"{PLACE.replace('RAY', raylets.ray)}{more}\n")
         return shell.run_alone(*launch, exits=exits).stderr
 
-    # No node has so many cores, and Ray waits for one that never comes.
+    # No node has so many cores, and Ray waits for one that never comes. What workers it starts
+    # ahead are stuck too.
+    stuck.touch()
     told = ended("per_trial: {cpus: 5}\nstart_seconds: 4", 3)
     assert "no node that can run a trial has come for" in told and "sweepd doctor" in told, told
 
     # The node has room for a trial, and never starts a worker.
-    stuck.touch()
     told = ended("per_trial: {cpus: 1}\nstart_seconds: 4", 3)
     assert "Ray has started no worker on its nodes for" in told, told
     stuck.unlink()

@@ -98,7 +98,6 @@ def test_wrong_questions_and_usage_are_refused(stored: SharedShell) -> None:
         ("query", "min read_text('/etc/passwd') where acc>0.9"),
         ("query", "min d", "--nonsense"),
         ("query", "min d", "--sweep", "nobody"),
-        ("query", "min d", "--json", "--csv"),
         ("sql", "DROP TABLE trials"),
         ("sql", "COPY (SELECT 1) TO 'out.csv'"),
         ("sql", "SELECT 1; SELECT 2"),

@@ -30,6 +30,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -88,7 +89,7 @@ class Hungry(Standard):
 GRID = """
 name: shares
 task: {name: lis, n: N, value_range: 64}
-model: {name: hungry.py:Hungry, d: 32, layers: 2, heads: 2, extra: [1, 2, 4, 1_000_000_000_000_000]}
+model: {name: hungry.py:Hungry, d: 32, layers: 2, heads: 2, extra: [1, 2, 4, 1000000000000000]}
 train: {steps: STEPS, batch_size: 16}
 checkpoint_seconds: 0.2
 resources: {cpus: 1, gpus: GPUS}
@@ -306,6 +307,8 @@ def launch(given: argparse.Namespace) -> None:
         first = start("launch", "grid.yaml", "--yes")
         while first.poll() is None and not [*Path(folder).glob("sweepd-results/checkpoints/*/*")]:
             time.sleep(0.1)
+        if first.poll() is not None:
+            sys.exit(f"the launch ended before its first checkpoint:\n{first.communicate()[0]}")
         print(f"  first checkpoint after {time.monotonic() - began:.0f} s; killed")
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()

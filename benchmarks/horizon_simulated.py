@@ -35,7 +35,6 @@ from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.search.base import Search
-from sweepd.search.horizon import forecast
 from sweepd.search.seeds import Outcome
 from sweepd.search.staircase import StaircaseSearch, search_of
 
@@ -133,15 +132,9 @@ def answers_of(search: Search) -> Answers:
     assert asked is not None
     found = {}
     for size, at in stair.answers(known, search.outcomes, search.abandoned).items():
-        if at.deciding is None:
-            found[size] = Answer(at.value, None, 0, None)
-            continue
-        ladders = stair.ladders[at.deciding]
-        tried, base = [ladder.ended(search.outcomes) for ladder in ladders], ladders[0].base
-        foreseen = forecast(tried, base.goal, base.rule, asked, at.budget)
-        last = foreseen.last_doubling
-        steps = last.steps if last else 0
-        found[size] = Answer(at.value, int(at.deciding[1]), steps, foreseen.holds_to)
+        foreseen = stair.forecast(at, asked, search.outcomes)
+        last, deciding = foreseen.last_doubling, at.deciding and int(at.deciding[1])
+        found[size] = Answer(at.value, deciding, last.steps if last else 0, foreseen.holds_to)
     return found
 
 

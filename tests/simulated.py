@@ -7,14 +7,11 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from sweepd.grid.options import Settle
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.search.base import Search
-from sweepd.search.horizon import Forecast, forecast
-from sweepd.search.seeds import Outcome, Outcomes
-from sweepd.search.stairs import LineAnswer, Stair
+from sweepd.search.seeds import Outcome
 
 GRID = """
 name: simulated
@@ -39,15 +36,6 @@ search: staircase
 
 def simulated(*sets: str, text: str = GRID) -> Plan:
     return plan(parse_grid(text, "simulated.yaml", sets, Path()))
-
-
-def forecast_at(stair: Stair, at: LineAnswer, settle: Settle, outcomes: Outcomes) -> Forecast:
-    """What the search knows of a size: whether more training would change its answer."""
-    if at.deciding is None:
-        return Forecast("untested", "the grid has no smaller value")
-    ladders = stair.ladders[at.deciding]
-    tried = [ladder.ended(outcomes) for ladder in ladders]
-    return forecast(tried, ladders[0].base.goal, ladders[0].base.rule, settle, at.budget)
 
 
 def drive(

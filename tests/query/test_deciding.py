@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated import SETTLING, drive, forecast_at
+from simulated import SETTLING, drive
 
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
@@ -112,7 +112,7 @@ def by_the_search(planned: Plan, stair: Stair, ledger: dict[str, Outcome]) -> di
     known = {at: told for at, told in passes.items() if told is not None}
     for size, at in stair.answers(known, ledger, ()).items():
         steps = at.passing[1].steps if at.passing else None
-        found[int(size)] = at.value, steps, forecast_at(stair, at, settle, ledger).holds_to
+        found[int(size)] = at.value, steps, stair.forecast(at, settle, ledger).holds_to
     return found
 
 

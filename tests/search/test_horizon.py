@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from simulated import SETTLING, drive, forecast_at
+from simulated import SETTLING, drive
 
 from sweepd.grid.options import Goal, PassRule, Settle
 from sweepd.grid.plan import Plan, plan
@@ -231,7 +231,7 @@ def answers(plan: Plan, ledger: dict[str, Outcome]) -> dict[float, tuple[LineAns
     passes = {at: stair.passes(at, ledger, ()) for at in stair.cells}
     known = {at: found for at, found in passes.items() if found is not None}
     return {
-        size: (at, forecast_at(stair, at, settle, ledger))
+        size: (at, stair.forecast(at, settle, ledger))
         for size, at in stair.answers(known, ledger, ()).items()
     }
 
@@ -357,7 +357,7 @@ def test_a_cell_is_trained_on_only_where_no_trial_is_dear(widths: list[int], kin
     [stair], settle = search.stairs, made.grid.settle
     assert settle is not None
     at = stair.answers({(4, d): d > 4 for d in widths}, ledger, ())[4]
-    assert forecast_at(stair, at, settle, ledger).kind == kind
+    assert stair.forecast(at, settle, ledger).kind == kind
     assert max(trial.train.steps for trial in ended) == (16_000 if kind == "holds" else 8000)
 
 

@@ -315,6 +315,14 @@ class Stair:
                 return self._affordable(left, settle)
         return ()
 
+    def forecast(self, at: LineAnswer, settle: Settle, outcomes: Outcomes) -> horizon.Forecast:
+        """Returns whether more training would change what is known of a size."""
+        if at.deciding is None:
+            return horizon.Forecast("untested", "the grid has no smaller value")
+        ladders = self.ladders[at.deciding]
+        base, tried = ladders[0].base, [ladder.ended(outcomes) for ladder in ladders]
+        return horizon.forecast(tried, base.goal, base.rule, settle, at.budget)
+
     def _affordable(self, trials: Sequence[Trial], settle: Settle) -> Sequence[Trial]:
         """Returns these trials, or none if one of them costs more than one that settles may. A
         trial costs what it adds to one with half the steps that it continues. Where that one cannot

@@ -36,7 +36,7 @@ def listing(
     numeric = {}
     for name in columns:
         known = [row.get(name) for row in rows if row.get(name) is not None]
-        numeric[name] = bool(known) and all(map(_is_number, known))
+        numeric[name] = bool(known) and all(map(is_number, known))
     if width is not None:
         # As many columns as fit, from the left, where those of text may become narrower. Then the
         # widest of these give way, one character at a time. The first column stays in any case.
@@ -95,7 +95,7 @@ def at_most(value: float) -> str:
     return f"{AT_MOST}{cell(value)}"
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
     if isinstance(value, str):
         return value.startswith(AT_MOST)
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -69,7 +69,7 @@ class Questions:
 
     @cached_property
     def curves(self) -> Mapping[str, Curve]:
-        """Those of the trials of all cells behind the least values."""
+        """The learning curves of the trials of all cells behind the least values."""
         cells = {row["cell"] for row in self.least.answer.cells}
         ids = [trial["id"] for cell in cells for trial in self.trials.get(cell, ())]
         self.damaged.extend(self.views.prepare("metrics"))

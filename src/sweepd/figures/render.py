@@ -13,6 +13,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.metadata import version
@@ -27,7 +28,7 @@ from sweepd.cache import keep, recall
 from sweepd.errors import UserError
 from sweepd.figures.panels import Draw
 from sweepd.figures.style import WIDTHS, Look, configuration
-from sweepd.listing import cell
+from sweepd.listing import cell, is_number
 
 FORMS = ("svg", "png", "pdf", "html")
 PIXELS_PER_INCH = 300
@@ -106,14 +107,7 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> bytes:
     def hashed(content: str) -> str:
         return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
-    # Vega, Vega-Lite and Vega-Embed in one script, which takes seconds to make and depends only on
-    # vl-convert's version.
-    cached_as = f"page-scripts/vl-convert-{version('vl-convert-python')}"
-    if (vega := recall(cached_as)) is None:
-        bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
-        vega = bundle.replace("</script", "<\\/script").encode()
-        keep(cached_as, vega)
-    scripts = [vega.decode(), script]
+    scripts = [_vega(), script]
     filled = Template(html).substitute(
         title=escape(title),
         scripts=" ".join(map(hashed, scripts)),
@@ -125,6 +119,18 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> bytes:
         script=script,
     )
     return filled.encode()
+
+
+@cache
+def _vega() -> str:
+    """Returns Vega, Vega-Lite and Vega-Embed in one script. It takes seconds to make, and depends
+    only on vl-convert's version."""
+    cached_as = f"page-scripts/vl-convert-{version('vl-convert-python')}"
+    if (vega := recall(cached_as)) is None:
+        bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
+        vega = bundle.replace("</script", "<\\/script").encode()
+        keep(cached_as, vega)
+    return vega.decode()
 
 
 def embedded(data: Mapping[str, Any]) -> str:
@@ -143,9 +149,6 @@ def figure(name: str, title: str) -> str:
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], caption: str) -> str:
     """Returns an HTML table of plain values. Numbers are aligned to the right."""
-
-    def is_number(value: object) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool)
 
     def shown(value: object) -> str:
         text = cell(value)

@@ -198,7 +198,7 @@ def _answer(asked: Asked, text: str) -> str:
             parts.append(f'<p class="caveat">{escape(doubt)}{escape("; ".join(names))}.</p>')
 
     columns, for_people = rows_for_people(asked.answer)
-    columns.insert(columns.index("failed with") + 1, "holds_to")
+    columns.insert(columns.index("failed with") + 1, "fails to")
     parts.append(table(columns, for_people, caption=text))
     parts += [f'<p class="quiet">{escape(note)}</p>' for note in asked.answer.notes]
     return "".join(parts)
@@ -210,7 +210,10 @@ def _answer(asked: Asked, text: str) -> str:
 def _failures(views: Views) -> str:
     """Returns the trials that failed, their errors, and the commands that show their logs."""
     shown = ("id", "task", "model", "size", "d", "seed", "error")
-    failed = views.sql("SELECT * FROM trials WHERE status = 'failed' ORDER BY id")
+    failed = views.sql(
+        "SELECT *, count(*) OVER () AS \"in all\" FROM trials WHERE status = 'failed' "
+        f"ORDER BY id LIMIT {MOST_FAILURES}"
+    )
     if not failed.rows:
         return "<p>No trial has failed.</p>"
     columns = [name for name in shown if name in failed.columns]
@@ -221,9 +224,9 @@ def _failures(views: Views) -> str:
             "error": (row["error"] or "")[:LONGEST_ERROR],
             "its log": f"sweepd logs {row['id'][:SHORT_ID]}",
         }
-        for row in failed.rows[:MOST_FAILURES]
+        for row in failed.rows
     ]
-    caption = f"{len(failed.rows)} trials failed; {len(rows)} are listed."
+    caption = f"{failed.rows[0]['in all']} trials failed; {len(rows)} are listed."
     return table([*columns, "its log"], rows, caption)
 
 

@@ -22,7 +22,7 @@ from sweepd.query.nuisance import tuned, within_budgets
 from sweepd.query.parser import Question, parse
 from sweepd.query.selection import CodeChoice, Source
 from sweepd.query.verbs import rows_of, with_cost_of_halving
-from sweepd.statuses import DONE, STATUSES
+from sweepd.statuses import DONE
 
 MOST_VALUES = 12
 """How many values of a column a note lists, where a question asks for one that no cell has."""
@@ -37,7 +37,8 @@ def ask(
     seeds: str | None = None,
 ) -> Answer:
     """Returns the answer to a question over some sweeps, or over the whole store. `seeds`
-    overrides the pass rule of the grids. Raises UserError if it, the text or a name is wrong."""
+    (median, mean, all or any) overrides the pass rule of the grids. Raises UserError if that rule,
+    the text or a sweep's name is wrong."""
     needed = needed_by(text)
     return answer(connect(source, code=code, sweeps=sweeps, seeds=seeds, needed=needed), text)
 
@@ -176,7 +177,7 @@ def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:
 def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterator[str]:
     """Yields notes on what the rows leave out or do not decide."""
     open_cells = [cell for cell in cells if cell.outcome is None]
-    tried = [c for c in open_cells if any(p.row[one] for p in c.points for one in STATUSES)]
+    tried = [cell for cell in open_cells if cell.tried]
     if tried:
         stopped = [any(p.row["stopped"] or p.row["solved"] for p in c.points) for c in tried]
         early = f", {sum(stopped)} of them with seeds that stopped early" if any(stopped) else ""

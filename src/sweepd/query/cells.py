@@ -18,7 +18,7 @@ from sweepd.query.database import Views
 from sweepd.query.expressions import Node, kleene, known
 from sweepd.query.parser import Question
 from sweepd.search.seeds import confirms, counted, refuses
-from sweepd.statuses import RAN
+from sweepd.statuses import RAN, STATUSES
 
 Value = int | float
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
@@ -64,6 +64,11 @@ class Cell:
     def steps(self) -> int:
         """The cell's budget of steps, or 0 where nobody knows it."""
         return int(self.row.get("steps") or 0)
+
+    @property
+    def tried(self) -> bool:
+        """Whether a trial of one of its points has ended."""
+        return any(point.row[status] for point in self.points for status in STATUSES)
 
     @cached_property
     def has_values(self) -> bool:

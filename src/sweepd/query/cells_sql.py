@@ -68,7 +68,8 @@ def quoted(name: str) -> str:
 
 
 def bounds_of(score: str) -> tuple[str, str]:
-    """Returns the columns of `raw.bounds` with the least and the greatest value of a score."""
+    """Returns the columns of `raw.bounds` with the least and the greatest value that a
+    score may turn out to have."""
     return f"{score}_least", f"{score}_most"
 
 
@@ -190,7 +191,7 @@ def reached_sql(goals: Iterable[str], member: str, scores: ScoreDirections) -> s
         "(coalesce(metrics.step % endings.check_every = 0, true) OR metrics.step = endings.step)"
     )
     met, known = "", "''"  # neither list below may be empty
-    for text in goals:
+    for text in dict.fromkeys(goals):
         try:
             goal = Goal.parse(text)
         except ValueError:

@@ -102,7 +102,8 @@ def predictions() -> dict[tuple[str, str], str]:
 
 def load_claims(where: str, columns: Collection[str] = ()) -> Paper:
     """Returns the claims of a file, or of one that sweepd ships, by its name. columns: those of the
-    store, which may be of users' own classes. Raises GridError with all that is wrong with it."""
+    store, which may be of users' own classes. Raises GridError with all that is wrong with the
+    file."""
     where, shipped = ALIASES.get(where, where), shipped_claims()
     path = shipped.get(where, Path(where))
     if not path.suffix:

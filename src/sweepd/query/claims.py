@@ -264,7 +264,8 @@ def _stands_beside(
 
 
 def _known(views: Views, row: AnswerRow, side: re.Match[str]) -> Range | str | None:
-    """What a row says of one side of a comparison. A fail that may change bounds nothing."""
+    """What a row says of one side of a comparison. A fail that more
+    training may change bounds nothing."""
     if not (name := side["name"]):
         number = float(side["number"] or 0)
         return side["text"] if side["number"] is None else Range(number, number, number)

@@ -32,6 +32,8 @@ from sweepd.store.tables import Read
 
 VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
 CELLS = frozenset({"cells"})
+_OF_METRICS = frozenset({"metrics", GOAL_COST})
+"""Words of a text that needs the metrics."""
 _LOOKS_AROUND = re.compile(r"\b(raw|show|query|query_table|information_schema|duckdb_\w*)\b")
 """Words of SQL with which a text can reach a view, or the tables behind it, without its name."""
 BATCH = 10_000
@@ -84,8 +86,8 @@ class Views:
     """An in-memory database of the selected sweeps.
 
     own: the metrics of users' own tasks and loops, which are columns of `trials` and scores of
-    `cells`. failures: the errors with which scanned files could not be read. made: whether
-    `cells` has been made.
+    `cells`. failures: the errors with which scanned files could not be read. made: has
+    `cells` once that view was made.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -104,7 +106,7 @@ class Views:
         """Columns of `cells` that hold fields of task, model, train, evaluate and stop."""
         return tuple(dict.fromkeys(self.plan_axes + self.trial_axes))
 
-    @property
+    @cached_property
     def raw_types(self) -> dict[str, str]:
         """DuckDB's types of the columns of `raw.cells`."""
         return {row[0]: row[1] for row in self.fetch("DESCRIBE raw.cells")}
@@ -238,7 +240,7 @@ class Views:
     def prepare(self, text: str) -> tuple[Damaged, ...]:
         """Attaches the metrics if a text names them or GOAL_COST, which `columns` has from then on.
         Returns the files that were skipped. This may take long."""
-        if not (words := _words(text) & {"metrics", GOAL_COST}):
+        if not (words := _words(text) & _OF_METRICS):
             return ()
         con, source = self.connection, self.selection.source
         whole_store, ids = self.selection.whole_store, None
@@ -265,6 +267,7 @@ class Views:
             with self._scanning():
                 con.execute(cells_sql.reached_sql(goals, self.member, {**MEASURED, **scores}))
             con.execute(cells_sql.cells_sql(self.identity, self.member, {**OF_TRIALS, **scores}))
+            self.__dict__.pop("raw_types", None)
         return live.damaged
 
 
@@ -278,7 +281,7 @@ def named_views(text: str) -> Set[str]:
 
 def needed_by(question: str) -> Set[str]:
     """Returns the views that a question needs."""
-    return VIEWS if _words(question) & {"metrics", GOAL_COST} else CELLS
+    return VIEWS if _words(question) & _OF_METRICS else CELLS
 
 
 def _words(text: str) -> set[str]:

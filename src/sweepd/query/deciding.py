@@ -132,7 +132,8 @@ def tried_columns(
     for row, steps in zip(rows, budgets, strict=True):
         deciding = row.deciding
         failed = [p.steps for cell in deciding for p in cell.points if p.failed]
-        expected = _forecast(views, steps or slowest[line(row)], row, goal, ends)
+        rates = [ends.rates(cell) for cell in deciding] if ends else []
+        expected = _forecast(views, steps or slowest[line(row)], row, goal, ends, rates)
         last, price = expected.last_doubling, ""
         if ends and last and expected.kind == "moving":
             price = ends.price(deciding, last.steps)
@@ -142,17 +143,23 @@ def tried_columns(
             "effort": ends and ends.effort(row),
             "gain": last and last.gain,
             "missing": last and (last.missing if isfinite(last.missing) else None),
-            "rates": ends and max((len(ends.rates(cell)) for cell in deciding), default=None),
+            "rates": ends and max(map(len, rates), default=None),
             "holds_to": expected.holds_to,
             "why": expected.reason + price,
         }
 
 
 def _forecast(
-    views: Views, budget: int, row: MinRow, goal: Goal | None, ends: Ends | None
+    views: Views,
+    budget: int,
+    row: MinRow,
+    goal: Goal | None,
+    ends: Ends | None,
+    rates: Sequence[Sequence[AtRate]],
 ) -> Forecast:
     """What the cells that decide one row would do with more training. budget: that which a pass
-    needs, here or, as the search has it, at another size; 0 where nothing passes."""
+    needs, here or, as the search has it, at another size; 0 where nothing passes. rates: those of
+    each of the cells."""
     if ends is None or goal is None:
         return Forecast("untested", "the question is not about one score")
     if row.verdict.kind == "not monotone":
@@ -178,7 +185,8 @@ def _forecast(
         if not budget:
             return Forecast("untested", "its loop has no `steps`: nobody knows how long it ran")
     forecasts = [
-        forecast(ends.rates(cell), goal, cell.row["pass"], settle, budget) for cell in row.deciding
+        forecast(of_cell, goal, cell.row["pass"], settle, budget)
+        for cell, of_cell in zip(row.deciding, rates, strict=True)
     ]
     order = {"untested": 0, "moving": 1, "holds": 2}
     return min(forecasts, key=lambda one: (order[one.kind], one.holds_to or 0))

@@ -120,8 +120,7 @@ class MinRow:
         """Returns the best cell that passes at the least value. Where none passes, it is the best
         one of the largest value that was tried."""
         tried = (
-            [cell for cell in cells if any(map(_tried, cell.points))]
-            for cells in reversed(self.by_value.values())
+            [cell for cell in cells if cell.tried] for cells in reversed(self.by_value.values())
         )
         return max(self.passing or next(filter(None, tried), []), key=merit, default=None)
 
@@ -233,7 +232,7 @@ def cell_rows(grouping: Grouping, rows: Sequence[MinRow], merit: Merit) -> Itera
         elif any(point.row["solved"] or point.row["stopped"] for point in points):
             state = "ended early"
         else:
-            state = "unfinished" if any(map(_tried, points)) else "untried"
+            state = "unfinished" if any(cell.tried for cell in cells) else "untried"
         best = max([cell for cell in cells if cell.outcome] or cells, key=merit).row["cell"]
         decides, wins = cells is row.deciding, value == row.verdict.value
         for point in points:
@@ -252,7 +251,3 @@ def cell_rows(grouping: Grouping, rows: Sequence[MinRow], merit: Merit) -> Itera
                 "passed": point.passed,
                 **{status: point.row[status] for status in STATUSES},
             }
-
-
-def _tried(point: Cell) -> bool:
-    return any(point.row[status] for status in STATUSES)

@@ -39,11 +39,11 @@ def tuned(
     for cell in cells:
         families[*(cell.row[name] for name in rest), cell.values[0]].append(cell)
     ordered = [axis for axis in axes if axis != "steps" or not settles]
-    best_of_each = []
+    best_of_each, decisive = [], trend(condition) != -1
     for rivals in families.values():
         counting = _decided(rivals, ordered) if settles and "steps" in axes else rivals
         # One cell that meets the condition is enough. If it asks for bad scores, all have to.
-        outcomes, decisive = {rival.outcome for rival in counting}, trend(condition) != -1
+        outcomes = {rival.outcome for rival in counting}
         outcome = decisive if decisive in outcomes else None if None in outcomes else not decisive
         best = max((rival for rival in counting if rival.outcome or not outcome), key=rank)
         cell = replace(
@@ -69,8 +69,9 @@ def within_budgets(cells: Sequence[Cell], identity: Sequence[str]) -> list[Cell]
     for cell in cells:
         families[tuple(cell.row[name] for name in rest)].append(cell)
     within = [cell for cell in cells if not cell.steps]
+    budgets = sorted({cell.steps for cell in cells} - {0})
     for family in families.values():
-        for budget in sorted({cell.steps for cell in cells} - {0}):
+        for budget in budgets:
             if reached := [cell for cell in family if 0 < cell.steps <= budget]:
                 counting = _decided(reached, [])
                 passing = [cell for cell in counting if cell.outcome]

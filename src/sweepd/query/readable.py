@@ -69,7 +69,8 @@ def rows_for_people(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _between(row: Row, low: str, high: str, form: str) -> str:
-    """The range between two columns of a row. It is empty where both are missing."""
+    """The range between two columns of a row. It is empty where both are missing. One
+    that is missing is of seeds that diverged."""
     ends = (row[low], row[high])
     if ends == (None, None):
         return ""
@@ -105,6 +106,7 @@ def _row_of_min(row: Row, about: Iterable[str]) -> dict[str, Any]:
         "value": at_most(row["value"]) if row["verdict"] == "at most" else row["value"],
         "passed": f"{row['passed']} of {row['seeds']}",
         "failed with": "; ".join(filter(None, (failed_with(row), row["why"]))),
+        "fails to": row["holds_to"] and f"{row['holds_to']} steps",
         "per halving": per_halving,
     }
 

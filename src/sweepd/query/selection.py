@@ -143,14 +143,15 @@ def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:
     if choice == "all":
         return "all"
 
-    sweeps: list[SweepInfo] = []
+    sweeps: list[SweepInfo] | None = None
 
     def current(task: str, model: str) -> str | None:
+        nonlocal sweeps
         from sweepd.grid.fingerprint import current_code  # which takes a while
 
         # A user's class is looked for where its grid was. Who needs a damaged sweep names it.
-        if not sweeps:
-            sweeps.extend(sorted(store.readable_sweeps()[0].values(), key=lambda info: info.base))
+        if sweeps is None:
+            sweeps = sorted(store.readable_sweeps()[0].values(), key=lambda info: info.base)
         for info in sweeps:
             if code := current_code(info.classes_of(task, model), Path(info.base)):
                 return code.digest

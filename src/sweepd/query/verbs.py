@@ -246,9 +246,10 @@ def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
             law |= zip(("exponent", "low", "high"), fitted[:3], strict=True)
             law |= {"growth": fitted.direction, "factor": fitted.factor}
             law |= {f"weight_{name}": weight for name, weight in weights(own).items()}
-        of_first = [_point(row, along, first) for row in by_group[key]]
-        if first != last and not refusal(of_first):
-            law |= zip(OF_FIRST, fit(of_first)[:3], strict=True)
+        if first != last:
+            of_first = [_point(row, along, first) for row in by_group[key]]
+            if not refusal(of_first):
+                law |= zip(OF_FIRST, fit(of_first)[:3], strict=True)
         if where["model"] != "standard":
             standard = points.get(tuple((where | {"model": "standard"}).values()), [])
             if over := difference(own, standard):

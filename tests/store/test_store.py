@@ -234,6 +234,19 @@ def test_damaged_sweeps_are_named_and_hide_no_other(store: Store) -> None:
     assert store.load_sweep("worse").goal == INFO.goal
 
 
+def test_a_sweep_that_cannot_be_read_now_is_not_called_damaged(tmp_path: Path) -> None:
+    """Whoever took it so would write it anew, without what it held."""
+    store = Store.create(str(tmp_path / "results"))
+    for name in ("one", "two"):
+        store.save_sweep(name, "", INFO, [plan_row(TRIAL)])
+    path = tmp_path / "results/sweeps/two/sweep.json"
+    path.unlink()
+    path.symlink_to("/proc/self/mem")  # of which the first byte gives EIO
+    with pytest.raises(EnvironmentFailure, match="Input/output error"):
+        store.readable_sweeps()
+    assert store.sweeps() == ["two", "one"]
+
+
 # Launches
 
 

@@ -249,12 +249,12 @@ class ObjectFolder(Folder):
             time.sleep(delay)
             delay = min(2 * delay, LONGEST_PAUSE)
 
-    def _move(self, failed: ObjectStore, failure: EnvironmentFailure) -> None:
+    def _move(self, asked: ObjectStore, error: EnvironmentFailure) -> None:
         """Connects to the region in which the bucket is, unless another thread has done so since
-        the connection that `failed` was made. Raises `failure`, with what is known of the region,
-        if that one was asked already."""
+        the connection `asked` was made. Raises `error`, with what is known of the region, if that
+        region was asked already."""
         with _moving:
-            if self._store is not failed:
+            if self._store is not asked:
                 return
             # Amazon tells the region to whoever asks, also without credentials.
             endpoint = os.environ.get("AWS_ENDPOINT_URL", "https://s3.amazonaws.com").rstrip("/")
@@ -268,9 +268,7 @@ class ObjectFolder(Folder):
                 region = None
             if not region or region == self._region:
                 known = f"it is in {region}" if region else "which one, the store does not say"
-                raise type(failure)(
-                    f"{failure} (the bucket is in another region than asked; {known})"
-                )
+                raise type(error)(f"{error} (the bucket is in another region than asked; {known})")
             self._region = _regions[self.address] = str(region)
             self._store = self._connect()
 
@@ -305,7 +303,7 @@ class ObjectFolder(Folder):
 
 
 _moving = threading.Lock()
-_regions: dict[str, str | None] = {}
+_regions: dict[str, str] = {}
 """The regions of the buckets, by address, that are not where the environment says."""
 
 

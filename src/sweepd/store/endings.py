@@ -26,13 +26,13 @@ def counting(trials: pa.Table) -> pa.Table:
 
 def parted(trials: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Returns the endings that count (`counting`), and the others."""
+    ids, endings, attempts = (trials[name].to_pylist() for name in ("id", "status", "attempt"))
+    if len(set(ids)) == len(ids):  # as in most stores
+        return trials, trials.slice(0, 0)
     last: dict[str, tuple[bool, int, int]] = {}
-    columns = (trials[name].to_pylist() for name in ("id", "status", "attempt"))
-    for row, (id_, status, attempt) in enumerate(zip(*columns, strict=True)):
+    for row, (id_, status, attempt) in enumerate(zip(ids, endings, attempts, strict=True)):
         ending = (status in RAN, attempt, row)
         last[id_] = max(last.get(id_, ending), ending)
-    if len(last) == trials.num_rows:
-        return trials, trials.slice(0, 0)
     count = {row for *_, row in last.values()}
     rows = ([r for r in range(trials.num_rows) if (r in count) is which] for which in (True, False))
     ended, others = (trials.take(column(numbers, INT)) for numbers in rows)

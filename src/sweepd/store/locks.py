@@ -37,7 +37,8 @@ class Locks(Protocol):
 
     def acquire_or_wait(self, name: str, note: Callable[[str], None]) -> bool:
         """Takes a lock unless its holder lives. It waits only until that is certain, and `note`
-        is told why it waits. Returns whether the lock was taken."""
+        is told why it waits. Returns whether the lock was taken. By default it does not wait,
+        since the locks of a dead process are free."""
         return name in self.acquire([name])
 
     def release(self, names: Collection[str]) -> None:
@@ -48,13 +49,13 @@ class Locks(Protocol):
         write access."""
 
     def confirm(self) -> None:
-        """Raises EnvironmentFailure if what this process took was taken from it, as nobody can
-        take a file lock."""
+        """Raises EnvironmentFailure if what this process took was taken from it. Nobody can
+        take a file lock, so by default this does nothing."""
         return
 
     def when_lost(self, tell: Callable[[str], None]) -> None:
         """Has `tell` called if what this process took is taken from it. It is called from another
-        thread and told why."""
+        thread and told why. By default it never is."""
         return
 
 

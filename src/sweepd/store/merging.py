@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,7 +37,7 @@ from sweepd.store.storage import (
     each,
     unsealed,
 )
-from sweepd.store.store import Store, sweep_lock
+from sweepd.store.store import Store, record_of, sweep_lock
 from sweepd.store.sweeps import SweepInfo, accepting
 from sweepd.store.tables import MOST_ROWS, NAME, batches, look, replaced_by
 
@@ -93,7 +94,7 @@ def lacks(
         sweeps = _sweeps(ours, theirs, renamed, damaged)  # refuses before anything is written
         there = ours.launch_numbers()
         for number in theirs.launch_numbers():
-            name = f"launches/{number}.json"
+            name = record_of(number)
             record = theirs.folder.read(name)
             if number not in there:
                 yield MergeStep("launches", 1, partial(ours.folder.put, name, record))
@@ -122,18 +123,7 @@ def lacks(
         yield from _files(ours, theirs, "checkpoints", "checkpoints", damaged, trains_on)
         yield from _logs(ours.folder, theirs.folder)
 
-        # Endings whose key ours lacks, and those that count before its row of that key
-        # (`Layout.first_by`; null comes last).
-        columns = [
-            [t[name].to_pylist() for name in ("id", "attempt", "ended")] for t in (mine, endings)
-        ]
-        recorded = {(id_, attempt): ended for id_, attempt, ended in zip(*columns[0], strict=True)}
-        wanted = []
-        for id_, attempt, ended in zip(*columns[1], strict=True):
-            before = recorded.get((id_, attempt))
-            earlier = ended is not None and (before is None or ended < before)
-            wanted.append(earlier or (id_, attempt) not in recorded)
-        lacking = endings.filter(column(wanted, BOOL))
+        lacking = _lacking(endings, mine)
         for start in range(0, lacking.num_rows, MOST_ROWS):
             part = lacking.slice(start, MOST_ROWS)
             add = partial(ours.trials.add, *ours.trials.pack(part))
@@ -179,6 +169,22 @@ def _metrics(ours: Store, theirs: Store, damaged: list[Damaged]) -> Iterator[Mer
 
 def _copy(ours: Folder, theirs: Folder, names: Sequence[str]) -> None:
     each(lambda name: ours.put(name, theirs.read(name)), names)
+
+
+def _lacking(endings: pa.Table, mine: pa.Table) -> pa.Table:
+    """Returns the endings whose key `mine` lacks, and those that count before its row of that key
+    (`Layout.first_by`; null comes last)."""
+
+    def keyed(rows: pa.Table) -> list[tuple[tuple[object, ...], Any]]:
+        *key, first = (rows[name].to_pylist() for name in (*TRIALS.key, TRIALS.first_by))
+        return list(zip(zip(*key, strict=True), first, strict=True))
+
+    there = dict(keyed(mine))
+    wanted = [
+        key not in there or (first is not None and (there[key] is None or first < there[key]))
+        for key, first in keyed(endings)
+    ]
+    return endings.filter(column(wanted, BOOL))
 
 
 def _files(
@@ -255,6 +261,7 @@ def _sweeps(
     names = [checked(renamed.get(name, name)) for name in infos]
     if clashing := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"--rename: two sweeps would be called {clashing[0]}; choose another name")
+    compared = [field.name for field in fields(SweepInfo) if field.name not in JOINED]
     steps: list[MergeStep] = []
     there, (readable, unreadable) = set(ours.sweeps()), ours.readable_sweeps()
     for name, info in infos.items():
@@ -269,8 +276,7 @@ def _sweeps(
             continue
         mine, my_plan = readable.get(called), ours.read_plans([called])
         trials, my_trials = _trials(plan), _trials(my_plan.table)
-        names = [field.name for field in fields(SweepInfo) if field.name not in JOINED]
-        differing = [n for n in names if mine and getattr(mine, n) != getattr(info, n)]
+        differing = [n for n in compared if mine and getattr(mine, n) != getattr(info, n)]
         if mine is None or my_plan.damaged:
             # As far as the one of the two that is whole tells, theirs must have all that ours had.
             if mine is None:

@@ -42,7 +42,8 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     there = [value is not None for value in values]
     types = {type(value) for value in values if value is not None}
     if (kind == NULL and types) or (kind == BOOL and types - {bool}):
-        raise TypeError("another type is wanted")
+        names = ", ".join(sorted(one.__name__ for one in types))
+        raise TypeError(f"{kind} does not hold {names}")
     if kind == INT and bool in types:
         raise TypeError("true and false are no whole numbers")
     if kind == NULL:
@@ -226,6 +227,8 @@ def _cast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     for name, kind in types.items():
         if name not in table.column_names:
             columns.append(pa.nulls(table.num_rows, kind))
+        elif table[name].type == kind:
+            columns.append(table[name])
         elif kind == TEXT and table[name].type in (BOOL, INT, FLOAT):
             values = table[name].to_pylist()
             columns.append(

@@ -131,7 +131,8 @@ class Store(SweepFolder):
 
     def spilled(self) -> Path | None:
         """Returns `spill_folder` if results wait there."""
-        return self.spill_folder if self.spill_folder.exists() else None
+        folder = self.spill_folder
+        return folder if folder.exists() else None
 
     def spill_store(self) -> Store:
         """Returns a store on this machine for what this one can't take now. `take_in_spill`
@@ -150,9 +151,9 @@ class Store(SweepFolder):
         Each object is whole and has a name that tells its content. So several processes may move
         it at once, and it may be there already.
         """
-        if not self.spilled():
+        if not (folder := self.spilled()):
             return 0
-        spill, moved = LocalFolder(_own(self.spill_folder)), 0
+        spill, moved = LocalFolder(_own(folder)), 0
         for log in spill.files("logs"):
             with suppress(FileNotFoundError):  # another process has moved it
                 text = spill.read(f"logs/{log.name}").decode(errors="replace")
@@ -234,7 +235,7 @@ class Store(SweepFolder):
         for the odds that they launch in the same microsecond, which a merge notices.
         """
         number = max([time.time_ns() // 1_000, *(number + 1 for number in self.launch_numbers())])
-        while not self.folder.create(f"launches/{number}.json", to_json(info)):
+        while not self.folder.create(record_of(number), to_json(info)):
             number += 1
         return number
 
@@ -252,7 +253,7 @@ class Store(SweepFolder):
     def launch(self, number: int) -> dict[str, Any]:
         """Returns one of `launches`. Raises FileNotFoundError if there is none."""
         try:
-            info = from_json(self.folder.read(f"launches/{number}.json"), LAUNCH)
+            info = from_json(self.folder.read(record_of(number)), LAUNCH)
         except ValueError as error:
             info = {"damaged": str(error)}
         return {**info, "number": number}
@@ -399,6 +400,11 @@ def _own(folder: Path) -> Path:
     if folder.lstat().st_uid != os.getuid():
         raise EnvironmentFailure(f"{folder} belongs to another user: set SWEEPD_RESCUE")
     return folder
+
+
+def record_of(launch: int) -> str:
+    """Returns the name of the record of a launch."""
+    return f"launches/{launch}.json"
 
 
 def sweep_lock(name: str) -> str:

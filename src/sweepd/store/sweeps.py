@@ -197,8 +197,10 @@ class SweepFolder:
 
     def readable_sweeps(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]:
         """Returns all sweeps that are not damaged, in the order of creation, and the files of
-        those that are."""
+        those that are. Raises EnvironmentFailure if one cannot be read, which may be whole."""
         infos = self._infos(self.folder.files("sweeps"))
+        if failed := [info for info in infos.values() if isinstance(info, EnvironmentFailure)]:
+            raise failed[0]
         damaged = tuple(info for info in infos.values() if isinstance(info, Damaged))
         return {n: info for n, info in infos.items() if isinstance(info, SweepInfo)}, damaged
 
@@ -226,21 +228,24 @@ class SweepFolder:
         damaged = tuple(one for one in plans if isinstance(one, Damaged))
         return Read(PLAN.concat(one for one in plans if not isinstance(one, Damaged)), damaged)
 
-    def _infos(self, files: Iterable[File]) -> dict[str, SweepInfo | Damaged]:
-        """Returns, by name as in `sweeps`, what the `sweep.json` among these files say."""
+    def _infos(self, files: Iterable[File]) -> dict[str, SweepInfo | Damaged | EnvironmentFailure]:
+        """Returns, by name as in `sweeps`, what the `sweep.json` among these files say, or why one
+        cannot be read now."""
         split = ((*file.name.rpartition("/"), file.version) for file in files)
         self._listed = {
             name: version for name, _, last, version in split if last == INFO and is_name(name)
         }
 
-        def info(name: str) -> tuple[str, str, SweepInfo | Damaged]:
+        def info(name: str) -> tuple[str, str, SweepInfo | Damaged | EnvironmentFailure]:
             try:
                 read = self._info(name)
                 return read.created, name, read
             except Unreachable:
                 raise
-            except (FileNotFoundError, ValueError, EnvironmentFailure) as error:
+            except (FileNotFoundError, ValueError) as error:
                 return "", name, Damaged(self.folder.where(_path(name, INFO)), str(error))
+            except EnvironmentFailure as error:
+                return "", name, error
 
         infos = sorted(each(info, self._listed), key=lambda one: one[:2])
         return {name: one for _, name, one in infos}

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,9 +47,9 @@ LATE_SECONDS = 300.0
 """The seconds by which a file may come later than its name says, since it was long under way or the
 clock of its writer is slow. One that is later still is compacted at the end of the launch."""
 _HASH = re.compile(r"[0-9a-f]{1,100}")
-TOGETHER = 250
-"""The number of files after which the tables read so far are joined. A table of one row takes a
-thousand times its bytes."""
+TOGETHER, TOGETHER_BYTES = 250, 2**23
+"""The number of files, and of bytes, after which the tables read so far are joined. A table of one
+row takes a thousand times its bytes."""
 MOST_ROWS = 2**21
 """The number of rows from which a compacted file is not written again. This bounds what compacting
 takes."""
@@ -64,15 +64,13 @@ class Content:
     """What is in a file.
 
     rows: how many it has. replaces: the names of the files that it replaces. table: its rows, or
-    None where only its end was read. Then `reader` reads its rows, and `axes` are its columns
-    besides the fixed ones.
+    None where only its end was read. Then `axes` are its columns besides the fixed ones.
     """
 
     file: File
     rows: int
     replaces: tuple[str, ...]
     table: pa.Table | None
-    reader: Reader | None = None
     axes: tuple[str, ...] = ()
 
 
@@ -134,20 +132,20 @@ def look(
     try:
         if not whole and NAME.fullmatch(path):
             reader = Reader(folder, path, file.size)
-            state = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
-            while checked and (data := reader.read(CHUNK)):
-                state.update(data)
             if checked:
-                _check_digest(path, state)
+                state = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
+                while data := reader.read(CHUNK):
+                    state.update(data)
+                _check_digest(path, state.hexdigest())
             parquet = pq.ParquetFile(reader)
             schema = parquet.schema_arrow
             types = {field.name: field.type for field in schema}
             axes = {name: kind for name, kind in types.items() if name not in layout.fixed}
             if layout.fixed.items() <= types.items() and _NUMBERS.issuperset(axes.values()):
                 rows = parquet.metadata.num_rows
-                return Content(file, rows, _replaced(schema), None, reader, tuple(axes))
+                return Content(file, rows, _replaced(schema), None, tuple(axes))
         data = folder.read(path, file.version)
-        _check_digest(path, hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2))
+        _check_digest(path, digest(data))
         parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         table = layout.conform(parquet.read(use_threads=False))
         return Content(file, table.num_rows, _replaced(table.schema), table)
@@ -163,9 +161,9 @@ def _replaced(schema: pa.Schema) -> tuple[str, ...]:
     return tuple(from_json((schema.metadata or {}).get(REPLACES, b"[]"), [str]))
 
 
-def _check_digest(name: str, state: hashlib.blake2b) -> None:
+def _check_digest(name: str, digits: str) -> None:
     match = NAME.fullmatch(name)
-    if match and match["digest"] != state.hexdigest():
+    if match and match["digest"] != digits:
         raise ValueError("truncated or changed: its digest is not the one in its name")
 
 
@@ -255,14 +253,17 @@ class TableFolder:
             if only is not None:
                 values = {*only, ROWS, COMPACTED, ""}
                 files = [file for file in files if _filed_by(file) in values]
-            small = {file.name for file in files} if whole else self._small(files)
+            every = {file.name for file in files} if whole else None
             tables: list[pa.Table] = []
             ends: list[Content] = []
             try:
-                contents, damaged = self._look(_compacted(files), small)
+                contents, damaged = self._look(_compacted(files), every)
                 replaced = replaced_by(contents)
                 contents = [it for it in contents if it.file.name not in replaced]
-                rest = [f for f in files if f.name not in replaced and not _compacted([f])]
+                kept = (file for file in files if file.name not in replaced)
+                rest = [file for file in kept if not file.name.startswith(f"{COMPACTED}-")]
+                # What was replaced takes no room from the small files that count.
+                small = self._small(rest) if every is None else every
                 looked = (self._look(batch, small) for batch in batches(rest))
                 for part, broken in chain([(contents, [])], looked):
                     read = (it.table for it in part if it.table is not None)
@@ -272,7 +273,11 @@ class TableFolder:
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
             table = self.layout.unique(self.layout.concat(tables))
-            scanned = {it.file.name: it.reader for it in ends if it.reader}
+            below = self.layout.name
+            scanned = {
+                it.file.name: Reader(self.folder, f"{below}/{it.file.name}", it.file.size)
+                for it in ends
+            }
             axes = frozenset(name for it in ends for name in it.axes)
             return Read(table, tuple(damaged), scanned, axes)
         raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
@@ -311,6 +316,7 @@ class TableFolder:
                 contents, _ = self._look(batch, small={file.name for file in batch})
                 tables.append(self.layout.concat(it.table for it in contents))
                 names += (it.file.name for it in contents)
+                del contents  # whose tables would lie beside the joined one
                 if sum(table.num_rows for table in tables) >= MOST_ROWS:
                     count += self._replace(tables, names)
                     tables, names = [], []
@@ -355,12 +361,12 @@ class TableFolder:
     ) -> tuple[list[Content], list[Damaged]]:
         """Returns what is in each of a few files that are readable, and the damaged ones. small:
         the names of those that are read whole, and not only their ends (None: see `_small`).
-        checked: as of `parquet.look`."""
+        checked: as of `look`."""
         small = self._small(files) if small is None else small
 
         def one(file: File) -> Content | Damaged:
-            how = {"whole": file.name in small, "checked": checked}
-            return look(self.folder, self.layout.name, file, self.layout, **how)
+            below, whole = self.layout.name, file.name in small
+            return look(self.folder, below, file, self.layout, whole=whole, checked=checked)
 
         contents = each(one, files)
         damaged = [it for it in contents if isinstance(it, Damaged)]
@@ -380,9 +386,15 @@ class TableFolder:
 
 
 def batches(files: Iterable[File]) -> Iterator[list[File]]:
-    """Yields files in parts of at most TOGETHER."""
-    rest = iter(files)
-    return iter(lambda: list(islice(rest, TOGETHER)), [])
+    """Yields files in parts of at most TOGETHER. A part ends once it has TOGETHER_BYTES."""
+    batch: list[File] = []
+    for file in files:
+        batch.append(file)
+        if len(batch) == TOGETHER or sum(one.size for one in batch) >= TOGETHER_BYTES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def _compacted(files: Iterable[File]) -> list[File]:

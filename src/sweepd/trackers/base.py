@@ -1,4 +1,5 @@
-"""What an experiment tracker is told, of running trials or of a store, and how: without waiting.
+"""What an experiment tracker is told of running trials, without waiting for it (`Forwarder`), and
+of a store (`hand_over`).
 
 A tracker is somebody else's program: TensorBoard, Weights & Biases, MLflow, trackio (`clients`).
 sweepd's own store does not depend on one. A tracker may hang, fail or fill its disk, and the sweep

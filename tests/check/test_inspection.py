@@ -237,6 +237,28 @@ def test_a_seed_that_changes_nothing_is_remarked_on(
     assert seed.ok and ("is `seed` used?" in seed.detail) == remark
 
 
+KEEPS = """
+        self.clock = time.time()
+        self.means = [*getattr(self, "means", []), self.at]
+        if not hasattr(self, "net"):
+            self.net, self.adam = torch.nn.Linear(1, 1), None
+            self.net.register_buffer("drawn", torch.zeros(1), persistent=False)
+            self.adam = torch.optim.Adam(self.net.parameters())
+        self.net.drawn += self.at
+        self.net.weight.grad = self.net.weight.detach().clone()
+        self.adam.step()
+        """
+
+
+def test_what_a_loop_keeps_and_does_not_save_is_remarked_on(tmp_path: Path) -> None:
+    """Not what differs in any case, as a time does."""
+    findings = of_loop(tmp_path, (ROW, KEEPS + ROW))
+    [checkpoint] = [finding for finding in findings if finding.check == "checkpoint"]
+    assert checkpoint.ok and "with another means, net, adam: is it needed?" in checkpoint.detail
+    [checkpoint] = [finding for finding in of_loop(tmp_path) if finding.check == "checkpoint"]
+    assert checkpoint.detail == "saved and loaded, it gives the same rows"
+
+
 def test_what_a_loop_raises_is_told_apart(tmp_path: Path) -> None:
     [fault] = of_loop(tmp_path, (ROW, "1 / 0"))
     assert not fault.ok and fault.raised and "ZeroDivisionError" in fault.detail

@@ -3,6 +3,7 @@ this can fail. Covers `grid/user_files.py`."""
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweepd.errors import UserError
+from sweepd.grid import user_files
 from sweepd.grid.plan import plan
 from sweepd.grid.registry import (
     REQUIRED,
@@ -122,50 +124,79 @@ def test_files_beside_a_user_s_file_can_be_imported(tmp_path: Path) -> None:
     assert sys.path == before
 
 
-def test_a_file_that_another_module_shadows(tmp_path: Path) -> None:
-    write(tmp_path, "one/beside_it_b.py", "WIDTH = 7")
-    write(tmp_path, "two/beside_it_b.py", "WIDTH = 8")
-    text = "import beside_it_b\n" + MODEL
-    write(tmp_path, "one/mine.py", text)
-    write(tmp_path, "two/mine.py", text)
-    write(tmp_path, "three/mine.py", "import math\n" + MODEL)
-    write(tmp_path, "three/math.py", "")
-    find_model("one/mine.py:Mine", tmp_path)
-    with pytest.raises(UserError, match=r"`import beside_it_b` would not read .*rename the file"):
-        find_model("two/mine.py:Mine", tmp_path)
-    with pytest.raises(UserError, match="`import math` would not read"):
-        find_model("three/mine.py:Mine", tmp_path)
+def test_a_file_with_the_name_of_a_library(tmp_path: Path) -> None:
+    write(tmp_path, "mine.py", "import math\n" + MODEL)
+    write(tmp_path, "math.py", "")
+    with pytest.raises(UserError, match=r"`import math` would not read .*rename the file"):
+        find_model("mine.py:Mine", tmp_path)
+
+
+HELPERS = {
+    "aids_c/__init__.py": "",
+    "aids_c/gain.py": "from aids_c.inner import WIDTH",
+    "aids_c/inner.py": "WIDTH = 0",
+    "aids_d/gain.py": "from .inner import WIDTH",  # a package without __init__.py
+    "aids_d/inner.py": "WIDTH = 0",
+    "aids_e.py": "import os, aids_g\nWIDTH = aids_g.WIDTH",
+    "aids_g.py": "WIDTH = 0",
+}
+USES = {
+    "deep": "from aids_c.gain import WIDTH",
+    "dotted": "import aids_d.gain\nWIDTH = aids_d.gain.WIDTH",
+    "renamed": "import math, aids_d.gain as gain, aids_e\nWIDTH = gain.WIDTH and aids_e.WIDTH",
+    "asked": "import importlib\nWIDTH = importlib.import_module('aids_e').WIDTH",
+    "late": "def width():\n    from aids_g import WIDTH\n    return WIDTH\nWIDTH = width()",
+    "star": "from __future__ import annotations\nfrom aids_e import *",
+}
+
+
+def test_helpers_of_one_name_in_two_folders(tmp_path: Path) -> None:
+    """Each file runs those beside it, however it imports them, and in a new process as well."""
+    folders = {"one": 7, "two": 8, "three/four": 9}
+    for folder, width in folders.items():
+        for name, text in HELPERS.items():
+            write(tmp_path, f"{folder}/{name}", text.replace("= 0", f"= {width}"))
+        for name, text in USES.items():
+            write(tmp_path, f"{folder}/{name}.py", text + MODEL.replace("= 3", "= WIDTH"))
+    made = []
+    for name in USES:
+        for folder, width in folders.items():
+            made.append(find_model(f"{folder}/{name}.py:Mine", tmp_path)(d=8))
+            assert made[-1].window == width, (folder, name)  # type: ignore[attr-defined]
+    # What is pickled by reference is found in another process.
+    code = "import pickle, sys, sweepd.grid.user_files\n"
+    code += "print([one.window for one in pickle.load(sys.stdin.buffer)])"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(made), capture_output=True
+    )
+    assert ran.stdout.decode() == f"{[*folders.values()] * len(USES)}\n", ran.stderr
 
 
 ADDS_A_FOLDER = "import os, sys\nsys.path.append(os.path.dirname(__file__) + '/lib_f')\n"
+COMPUTED = "import importlib\nimportlib.import_module('aids' + '_NAME')\n"
 
 
-def test_a_package_of_helpers_that_another_one_shadows(
+def test_helpers_of_one_name_that_cannot_be_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two folders with a package of one name: the second file would run the first one's."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for folder, width in (("one", 7), ("two", 8)):
-        write(tmp_path, f"{folder}/aids_c/__init__.py", "")
-        write(tmp_path, f"{folder}/aids_c/gain.py", "from aids_c.inner import WIDTH")
-        write(tmp_path, f"{folder}/aids_c/inner.py", f"WIDTH = {width}")
-        write(tmp_path, f"{folder}/plain.py", f"from aids_d.gain import WIDTH\n{MODEL}")
-        write(tmp_path, f"{folder}/aids_d/gain.py", f"WIDTH = {width}")
-        asks = f"import importlib\nimportlib.import_module('aids_e')\n{MODEL}"
-        write(tmp_path, f"{folder}/asks.py", asks)
-        write(tmp_path, f"{folder}/aids_e.py", f"WIDTH = {width}")
+    for folder in ("one", "two"):
         write(tmp_path, f"{folder}/adds.py", f"{ADDS_A_FOLDER}import aids_f\n{MODEL}")
-        write(tmp_path, f"{folder}/lib_f/aids_f.py", f"WIDTH = {width}")
-        text = "from aids_c.gain import WIDTH\n" + MODEL.replace("= 3", "= WIDTH")
-        write(tmp_path, f"{folder}/mine.py", text)
-    assert find_model("one/mine.py:Mine", tmp_path)(d=8).window == 7  # type: ignore[attr-defined]
-    with pytest.raises(UserError, match=r"`import aids_c[.a-z]*` would not read .*rename"):
-        find_model("two/mine.py:Mine", tmp_path)
-    # A folder without __init__.py is a package, too.
-    for name, helper in (("plain", "aids_d.gain"), ("asks", "aids_e"), ("adds", "aids_f")):
+        write(tmp_path, f"{folder}/lib_f/aids_f.py", "")
+        write(tmp_path, f"{folder}/hidden.py", COMPUTED.replace("NAME", "i") + MODEL)
+        write(tmp_path, f"{folder}/aids_i.py", "")
+        both = COMPUTED.replace("NAME", "h") + "import aids_h\n" + MODEL
+        write(tmp_path, f"{folder}/both.py", both)
+        write(tmp_path, f"{folder}/aids_h.py", "")
+    for name, helper in (("adds", "aids_f"), ("hidden", "aids_i")):
         find_model(f"one/{name}.py:Mine", tmp_path)
         with pytest.raises(UserError, match=rf"`import {helper}` would not read .*rename"):
             find_model(f"two/{name}.py:Mine", tmp_path)
+        user_files._public.clear()
+    find_model("one/both.py:Mine", tmp_path)
+    assert sys.modules["aids_h"] is sys.modules[sys.modules["aids_h"].__name__]
+    with pytest.raises(UserError, match=r"both.py:2: .*aids_h is beside files .*one and .*two"):
+        find_model("two/both.py:Mine", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ class Run:
         raise KeyboardInterrupt
 """
 GUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "elsewhere": (STARTS_OTHERS, {"status": "completed", "acc": 0.0625}),
     "ends-its-data": (ENDS_ITS_DATA, {"status": "failed", "error": r"ends-its-data.py:18: .*Stop"}),
     "exits": (EXITS, {"status": "failed", "error": "exits.py:18: SystemExit: 3"}),
     "interrupts": (INTERRUPTS, {"status": "failed", "error": r"interrupts.py:18: KeyboardInterr"}),
@@ -83,6 +84,8 @@ GUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "threads": (WITH_THREADS, {"status": "completed", "acc": 0.5}),
 }
 """The code of each file besides LOOP, and what its trial's row says, of an error a pattern."""
+FILES = {name: f"{name}.py" for name in GUESTS} | {"elsewhere": "folder/starts-others.py"}
+"""Where each stands. Both folders have a helper of one name."""
 FIELDS = {"plain": ", gamma: [null, 0.001, auto, 1, true]"}
 QUESTIONS = {
     "gamma = 0.001": ["0.001"],
@@ -100,11 +103,13 @@ def test_what_comes_out(tmp_path: Path) -> None:
     environment.symlink_to(sys.prefix)
     command = [str(environment / "bin" / "python"), "-m", "sweepd"]
     shell = Shell(tmp_path, command, {"PYTHONWARNINGS": "error"})
+    (tmp_path / "folder").mkdir()
     for name, (code, _) in GUESTS.items():
-        shell.write(f"{name}.py", LOOP + code)
+        shell.write(FILES[name], LOOP + code)
     shell.write("beside.py", "SCALE = 0.5\n")
+    shell.write("folder/beside.py", "SCALE = 0.25\n")
     loops = ", ".join(
-        f"{{name: '{name}.py:Loop', as: {name}{FIELDS.get(name, '')}}}" for name in GUESTS
+        f"{{name: '{FILES[name]}:Loop', as: {name}{FIELDS.get(name, '')}}}" for name in GUESTS
     )
     shell.write("grid.yaml", f"loop: [{loops}]\nseeds: [0]\nretries: 0\n")
     told = shell.run("launch", "grid.yaml", "--yes", exits=1).stderr

@@ -62,7 +62,7 @@ def forget_imports() -> None:
     """As in a new process."""
     for name in [name for name in sys.modules if name.startswith(("own_pack_b", "beside_own"))]:
         del sys.modules[name]
-    user_files._neighbours.clear()
+    user_files._beside.clear()
 
 
 @pytest.fixture

@@ -236,13 +236,19 @@ def _unsaved(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _same(one: Any, other: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Returns whether two values hold the same, bit for bit. Weights are compared elsewhere."""
-    if one is other or id(one) in seen or isinstance(one, nn.Module | nn.Parameter):
+    """Returns whether two values hold the same, bit for bit."""
+    if one is other or id(one) in seen:
         return True
     if type(one) is not type(other):
         return False
     inside = partial(_same, seen=seen | {id(one)})
     match one:
+        case nn.Module():
+            return inside(dict(_unsaved(one)), dict(_unsaved(other))) and inside(
+                one.state_dict(), other.state_dict()
+            )
+        case torch.optim.Optimizer():
+            return inside(one.state_dict(), other.state_dict())
         case Tensor():
             return one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
         case np.ndarray():
@@ -280,7 +286,7 @@ class Tryout(Tried):
         what the loop says of its costs and its budget can be used too."""
         loop_facts(self.loop)
         began = time.monotonic()
-        run = self._run()
+        self.straight = run = self._run()
         self.rows = _rows(run, 1)
         self.seconds = time.monotonic() - began
         self.slow = self.seconds > MOST_SECONDS
@@ -321,12 +327,16 @@ class Tryout(Tried):
         too, which is right for a loop that draws nothing, or whose first scores are all alike."""
         if self.slow:
             return "not run again, as it is slow"
-        if differs := difference(self.rows, _rows(self._run(), self.asked)):
+        twin = self._run()
+        if differs := difference(self.rows, _rows(twin, self.asked)):
             raise Wrong(
                 f"gives other numbers for the same seed: {differs}",
                 "give every generator the seed, and report nothing that depends on time "
                 "(sweepd records the seconds)",
             )
+        kept, others = _kept(self.straight), _kept(twin)
+        self.repeated = [name for name in kept if _same(kept[name], others.get(name))]
+        """What the loop keeps that depends on nothing but the seed, unlike a time."""
         if self.seconds <= QUICK_SECONDS and self.rows == self.numbers(self.asked):
             return "the same seed gives the same rows, and so does another: is `seed` used?"
         return "the same seed gives the same rows"
@@ -335,6 +345,7 @@ class Tryout(Tried):
         """Checks that a loop that loads a saved state goes on as if it had never stopped."""
         if self.slow:
             return "not run again, as it is slow"
+        lost: dict[str, None] = {}
         for saved in self.saved.values():
             if saved is None:
                 return "it has no `save`: a trial that is interrupted starts again"
@@ -347,6 +358,11 @@ class Tryout(Tried):
                     "restore it",
                     "load",
                 )
+            kept, others = _kept(self.straight), _kept(restored)
+            lost |= {k: None for k in self.repeated if not _same(kept[k], others.get(k))}
+        if lost:
+            names = ", ".join(lost)
+            return f"saved and loaded, it gives the same rows, with another {names}: is it needed?"
         return "saved and loaded, it gives the same rows"
 
     def numbers(self, steps: int) -> Numbers:
@@ -362,6 +378,11 @@ class Tryout(Tried):
         run = OwnLoop(self.loop, reported, 0, Stop(), seed, None, "cpu")
         self.made = run.running
         return run
+
+
+def _kept(run: OwnLoop) -> Mapping[str, Any]:
+    """Returns by name what the object keeps that a loop's `start` has returned."""
+    return getattr(run.running, "__dict__", {})
 
 
 def _rows(run: OwnLoop, count: int) -> Numbers:

@@ -17,6 +17,7 @@ import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -77,7 +78,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (r"non-frozen dataclass", "write @dataclass(frozen=True)"),
     (
-        r"'sweepd\.grid\b|beyond top-level package",
+        r"'sweepd\.grid\.|beyond top-level package",
         "a file that a grid names by its path is in no package: write `from helper import …` for a "
         "file beside it, or name the class as `package.module:Name`, with the folder that has the "
         "package in PYTHONPATH",
@@ -182,25 +183,32 @@ def _load(where: str, path: Path) -> ModuleType:
     name, now = USERS + key, (path, path.read_bytes())
     if _loaded.get(key) == now and name in sys.modules:
         return sys.modules[name]
-    _find_neighbours(path)
+    _find_neighbours(where, path)
+    os.environ[FOR_CHILDREN] = json.dumps(
+        {
+            "files": {**{one: str(file) for one, (file, _) in _loaded.items()}, key: str(path)},
+            "beside": {one: [folder, sorted(names)] for one, (folder, names) in _beside.items()},
+        }
+    )
     spec = importlib.util.spec_from_file_location(name, path, loader=_Anew(name, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
-    before = {*sys.path}
+    folders, modules = {*sys.path} - {str(path.parent)}, {*sys.modules}
     try:
         spec.loader.exec_module(module)
-        _look_into(path, [folder for folder in sys.path if folder not in before])
+        for one in {*sys.modules} - modules:
+            file_of_it = getattr(sys.modules[one], "__file__", None)
+            if file_of_it and not one.startswith(USERS) and is_own_file(file_of_it):
+                _public[one] = file_of_it
+        _look_into(path, [folder for folder in sys.path if folder not in folders])
     except BaseException:
         del sys.modules[name]
         raise
     finally:
         sys.path.remove(str(path.parent))
     _loaded[key] = now
-    os.environ[FOR_CHILDREN] = json.dumps(
-        {"files": {one: str(file) for one, (file, _) in _loaded.items()}, "folders": _neighbours}
-    )
     return module
 
 
@@ -214,84 +222,178 @@ _loaded: dict[str, tuple[Path, bytes]] = {}
 """The path and the content of each file that was loaded, by the last part of its module's name."""
 _read: dict[str, bytes] = {}
 """The content of each file of the user's that was imported, as it was then."""
-_neighbours: dict[str, str] = {}
-"""The folder of each module that a user's file imports from beside it, by its name."""
+_public: dict[str, str] = {}
+"""The file of each module that users' files have loaded otherwise, as by a computed name."""
+_beside: dict[str, tuple[str, set[str]]] = {}
+"""Each folder of users' files, by the name of the package that it is here, with the names that
+these files import from it. So two folders can have helpers of one name in one process."""
+
+
+def _folders() -> dict[str, tuple[str, set[str]]]:
+    """Returns `_beside`, with what the process that started this one had."""
+    told = json.loads(os.environ.get(FOR_CHILDREN, "{}")).get("beside", {})
+    return {**{key: (folder, {*names}) for key, (folder, names) in told.items()}, **_beside}
 
 
 class _Finder:
-    """Finds what user code imports later than when it is first run: the files beside it, in
-    functions, and itself, in another process."""
+    """Finds users' files, in processes that user code starts too, and what they import from beside
+    them."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: object = None) -> ModuleSpec | None:
-        if not _neighbours and FOR_CHILDREN not in os.environ:
+        if not _beside and FOR_CHILDREN not in os.environ:
             return None  # each import of the process asks, and nothing of the user's is loaded yet
-        known = json.loads(os.environ.get(FOR_CHILDREN, "{}"))
-        if name.startswith(USERS) and (file := known.get("files", {}).get(name[len(USERS) :])):
-            return importlib.util.spec_from_file_location(name, file, loader=_Anew(name, file))
-        folder = {**known.get("folders", {}), **_neighbours}.get(name.partition(".")[0])
-        if not folder:
-            return None
-        spec = PathFinder.find_spec(name, path if "." in name else [folder])
-        if spec and spec.origin and isinstance(spec.loader, SourceFileLoader):
-            spec.loader = _Anew(name, spec.origin)
-        return spec
+        folders = _folders()
+        if name.startswith(USERS):
+            key, _, below = name[len(USERS) :].partition(".")
+            if key not in folders:
+                file = json.loads(os.environ.get(FOR_CHILDREN, "{}")).get("files", {}).get(key)
+                loader = _Anew(name, file)
+                return file and importlib.util.spec_from_file_location(name, file, loader=loader)
+            if not below:
+                spec = ModuleSpec(name, None, is_package=True)
+                spec.submodule_search_locations = [folders[key][0]]
+                return spec
+            found = PathFinder.find_spec(name, path)
+            if found and found.origin and isinstance(found.loader, SourceFileLoader):
+                found.loader = _Anew(name, found.origin)
+            return found
+        # Only an import whose name is computed comes here: `_Anew` writes out all others.
+        first = name.partition(".")[0]
+        match [key for key, (_, names) in folders.items() if first in names]:
+            case []:
+                return None
+            case [key]:
+                private = f"{USERS}{key}.{name}"
+                if importlib.util.find_spec(private) is None:
+                    return None
+                return ModuleSpec(name, _Alias(importlib.import_module(private)))
+            case keys:
+                where = " and ".join(folders[key][0] for key in keys)
+                raise ImportError(
+                    f"{name} is beside files of the user's in {where}: rename one, or write "
+                    f"`import {name}`, which reads that beside the file"
+                )
 
 
 sys.meta_path.insert(0, _Finder)
 
 
+class _Alias(Loader):
+    """Gives a module that is loaded already a second name."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module, self.spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec
+
+
 class _Anew(SourceFileLoader):
-    """Compiles a file each time. Python's cache of compiled files misses an edit that is made
-    within the same second and keeps the file's size."""
+    """Compiles a file each time, with the modules beside it written out as those of its folder's
+    package. Python's cache of compiled files misses an edit that is made within the same second and
+    keeps the file's size."""
 
     def get_code(self, fullname: str) -> CodeType:
-        compiled: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        tree = ast.parse(self.get_data(self.path), self.path)
+        folders, key = _folders(), fullname[len(USERS) :].partition(".")[0]
+        if key not in folders:  # a file that a grid names, or one that runs it
+            parent = str(Path(self.path).parent)
+            key = next((one for one, (folder, _) in folders.items() if folder == parent), key)
+        names = folders[key][1] if key in folders else set()
+        tree = ast.fix_missing_locations(_WrittenOut(USERS + key, names).visit(tree))
+        compiled: CodeType = compile(tree, self.path, "exec", dont_inherit=True)
         return compiled
 
 
-def _find_neighbours(path: Path) -> None:
-    """Has `_Finder` find the files beside `path` that it runs. Raises UserError where another
-    module stands in the place of one: a helper beside it, or one in a package there, however
-    deep."""
+class _WrittenOut(ast.NodeTransformer):
+    """Turns `import tools` into `import package.tools as tools`, where `tools` is among `names`,
+    and so all statements and calls that import."""
+
+    def __init__(self, package: str, names: set[str]) -> None:
+        self.package, self.names = package, names
+
+    def written_out(self, name: str) -> str:
+        return f"{self.package}.{name}" if name.partition(".")[0] in self.names else name
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        each: list[ast.alias] = []
+        for alias in node.names:
+            full, first = self.written_out(alias.name), alias.name.partition(".")[0]
+            if full == alias.name:
+                each.append(alias)
+                continue
+            each.append(ast.alias(full, alias.asname or first))
+            if not alias.asname and first != alias.name:  # `import a.b` makes `a` known
+                each.append(ast.alias(self.written_out(first), first))
+        return [ast.copy_location(ast.Import([alias]), node) for alias in each]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
+        if not node.level and node.module:
+            node.module = self.written_out(node.module)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(
+                ast.Name("import_module") | ast.Attribute(attr="import_module"),
+                [ast.Constant(str() as name) as constant, *_],
+            ):
+                constant.value = self.written_out(name)
+        return self.generic_visit(node)
+
+
+def _find_neighbours(where: str, path: Path) -> None:
+    """Notes which names the file at `path` imports from beside it, itself or by its helpers. Raises
+    UserError for a name that Python or an installed library has: libraries would read the helper,
+    or the file the library."""
+    folder = str(path.parent)
+    key = "beside_" + hashlib.sha256(os.path.normpath(Path(where).parent).encode()).hexdigest()[:12]
+    if _beside.get(key, (folder,))[0] != folder:
+        key = "beside_" + hashlib.sha256(folder.encode()).hexdigest()[:12]
+    key = next((one for one, (known, _) in _beside.items() if known == folder), key)
     names = fingerprint.imported_names(path)
     runs = {name: path.parent / f"{name}.py" for name in names}
     for file in fingerprint.trial_files(path, roots=()):
         if file != path and file.is_relative_to(path.parent):
             parts = file.relative_to(path.parent).with_suffix("").parts
             runs[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    beside = _beside.setdefault(key, (folder, set()))[1]
     for name, file in runs.items():
         if not file.is_file():
             continue
         first = name.partition(".")[0]
-        elsewhere = Path(_neighbours.get(first, path.parent), file.relative_to(path.parent))
-        loaded, is_there = sys.modules.get(name), "loaded already"
-        other = getattr(loaded, "__file__", None) if loaded else str(elsewhere)
-        if not loaded:
-            libraries = [folder for folder in sys.path if not is_own_file(folder)]
-            found = PathFinder.find_spec(first, libraries)
-            if found and found.origin and not found.origin.startswith(str(path.parent)):
-                other, is_there = found.origin, "installed"
-        if other is None or (Path(other).is_file() and not file.samefile(other)):
-            raise _mistaken(path, name, file, is_there, other)
-        _neighbours[first] = str(path.parent)
+        libraries = [folder for folder in sys.path if not is_own_file(folder)]
+        found = PathFinder.find_spec(first, libraries)
+        if first in sys.builtin_module_names:
+            raise _mistaken(path, name, file, "built in", first)
+        if found and found.origin and not found.origin.startswith(folder):
+            raise _mistaken(path, name, file, "installed", found.origin)
+        beside.add(first)
+        # A second folder may have a module of a name that was found for the first.
+        for one, module in list(sys.modules.items()):
+            if one.partition(".")[0] == first and getattr(module, "__name__", one) != one:
+                del sys.modules[one]
 
 
 def _look_into(path: Path, folders: list[str]) -> None:
-    """Raises UserError where one of these folders, which a user's file has added to Python's path,
-    has a module of a name that another of the user's modules has taken."""
-    for name, loaded in list(sys.modules.items()) if folders else ():
-        other = getattr(loaded, "__file__", None)
-        if other and "." not in name and is_own_file(other):
-            there = PathFinder.find_spec(name, folders)
-            if there and there.origin and not Path(there.origin).samefile(other):
-                raise _mistaken(path, name, Path(there.origin), "loaded already", other)
+    """Raises UserError where the folder of a user's file, or one that it has added to Python's
+    path, has a module of a name that another has taken by such a path or a computed name."""
+    for name, other in _public.items():
+        there = PathFinder.find_spec(name, folders) if "." not in name else None
+        if not (there and there.origin and Path(other).is_file()):
+            continue
+        if not Path(there.origin).samefile(other):
+            raise _mistaken(path, name, Path(there.origin), "loaded already", other)
 
 
-def _mistaken(path: Path, name: str, file: Path, is_there: str, other: str | None) -> UserError:
+def _mistaken(path: Path, name: str, file: Path, is_there: str, other: str) -> UserError:
     return UserError(
         f"{path}: `import {name}` would not read {file}, or libraries would: another module of "
-        f"this name is {is_there} ({other or 'built in'}); rename the file or its folder"
+        f"this name is {is_there} ({other}); rename the file or its folder"
     )
 
 
@@ -318,6 +420,9 @@ def error_text(error: BaseException) -> str:
         text = " ".join(str(error).split())
     except Exception:  # a user's class may do anything
         text = "(its text can't be told)"
+    text = re.sub(
+        rf"{USERS}beside_\w{{12}}\.", "", text
+    )  # a helper, by the name in the user's file
     text = f"{type(error).__name__}: {text}"[:MOST_TOLD]
     if do := advice(text):
         return f"{text if len(text) <= MOST_KNOWN else text[:MOST_KNOWN] + '…'}; {do}"

@@ -4,6 +4,7 @@ machine whose node claims to have eight cards. Covers `run/driver.py`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,16 +43,21 @@ while "default_worker.py" in open("/proc/self/cmdline").read() and os.path.exist
 """
 
 
-@pytest.fixture
-def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file. Where it is, no process of a Ray that is started later becomes a worker."""
-    (tmp_path / "sitecustomize.py").write_text(STUCK.replace("FILE", repr(str(tmp_path / "stuck"))))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return tmp_path / "stuck"
+@pytest.fixture(scope="module")
+def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A file, there at first. While it is, no process of a Ray that is started later becomes a
+    worker. Of the module, as `raylets` is: pytest would make one of a test after the Ray."""
+    folder = tmp_path_factory.mktemp("stuck")
+    file = folder / "stuck"
+    (folder / "sitecustomize.py").write_text(STUCK.replace("FILE", repr(str(file))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        file.touch()
+        yield file
 
 
 @pytest.mark.parametrize("raylets", [(0, "1/8")], indirect=True, ids=["a node with cards"])
-def test_what_ends_a_launch(shell: SharedShell, stuck: Path, raylets: Raylets) -> None:
+def test_what_ends_a_launch(stuck: Path, raylets: Raylets, shell: SharedShell) -> None:
     shell.environment |= raylets.token
     launch = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
     shell.write("grid.yaml", GRID)
@@ -60,16 +66,15 @@ def test_what_ends_a_launch(shell: SharedShell, stuck: Path, raylets: Raylets) -
         shell.write("cluster.yaml", f"{PLACE.replace('RAY', raylets.ray)}{more}\n")
         return shell.run_alone(*launch, exits=exits).stderr
 
-    # No node has so many cores, and Ray waits for one that never comes. What workers it starts
-    # ahead are stuck too.
-    stuck.touch()
-    told = ended("per_trial: {cpus: 5}\nstart_seconds: 4", 3)
-    assert "no node that can run a trial has come for" in told and "sweepd doctor" in told, told
-
-    # The node has room for a trial, and never starts a worker.
+    # The nodes have room for a trial, and never start a worker.
     told = ended("per_trial: {cpus: 1}\nstart_seconds: 4", 3)
     assert "Ray has started no worker on its nodes for" in told, told
+    assert "2 of 2 nodes do not answer" in told and "sweepd doctor" in told, told
     stuck.unlink()
+
+    # No node has so many cores, and Ray waits for one that never comes. Workers do come by then.
+    told = ended("per_trial: {cpus: 5}\nstart_seconds: 30", 3)
+    assert "no node that can run a trial has come for" in told and "sweepd doctor" in told, told
 
     # torch here knows no CUDA.
     told = ended("per_trial: {cpus: .25, gpus: .5}", 3)

@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,7 +63,16 @@ from sweepd import ray_private  # noqa: E402
 from sweepd.grid.placement import Nodes, Placement, no_room, slots  # noqa: E402
 from sweepd.grid.trials import Trial  # noqa: E402
 from sweepd.grid.user_classes import imports_of_others  # noqa: E402
-from sweepd.run.tune_hooks import Listener, NoProgress, Rules, Suggestions, Supervisor  # noqa: E402
+from sweepd.run.tune_hooks import (  # noqa: E402
+    AT_A_LOSS,
+    TELL_SECONDS,
+    Listener,
+    NoProgress,
+    Rules,
+    Suggestions,
+    Supervisor,
+    no_worker,
+)
 from sweepd.run.worker import LaunchSpec, Worker, flush_seconds, reach, slice_seconds  # noqa: E402
 from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
@@ -165,11 +175,12 @@ def run(
     # All nodes that are there must reach the results and have the modules that the user's files
     # import. Nodes that come later are asked by their workers.
     nodes = _alive() if placement.ray else {}
-    asked = {}
+    asked, question = {}, ray.remote(reach)
     for node in nodes:
         there = NodeAffinitySchedulingStrategy(node, soft=False)
-        question = ray.remote(reach).options(num_cpus=0, scheduling_strategy=there)
-        asked[question.remote(store.address, launch, record, imports)] = node
+        at_node = question.options(num_cpus=0, scheduling_strategy=there)
+        asked[at_node.remote(store.address, launch, record, imports)] = node
+    began = told = time.monotonic()
     while asked and not stopping.is_set():
         for answer in ray.wait(list(asked), timeout=1.0)[0]:
             node = asked.pop(answer)
@@ -180,6 +191,15 @@ def run(
                     name = nodes[node]["NodeManagerHostname"]
                     reason = getattr(error, "cause", None)  # by the node, without its traceback
                     raise EnvironmentFailure(str(reason or f"node {name}: {error}")) from error
+        now = time.monotonic()
+        if asked and now - told >= min(TELL_SECONDS, placement.start_seconds):
+            told = now
+            one = nodes[next(iter(asked.values()))]["NodeManagerHostname"]
+            silent = f"{len(asked)} of {len(nodes)} nodes do not answer, {one} among them"
+            waits = f"{silent}: {no_worker(now - began)}"
+            listener.preparing(waits)
+            if now - began >= placement.start_seconds:
+                raise EnvironmentFailure(waits + AT_A_LOSS)
     most = at_once(placement)
     spec = LaunchSpec(
         store.address,

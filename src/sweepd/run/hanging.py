@@ -7,6 +7,7 @@ Code that holds Python's global lock all the while, as some C code does, cannot 
 from __future__ import annotations
 
 import multiprocessing
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -30,6 +31,13 @@ def stepping(hang_seconds: float, note: Callable[[str], None]) -> AbstractContex
     """Notes where this thread stands if the block has not ended after SHARE of `hang_seconds`."""
     seconds = SHARE * hang_seconds
     return watched(seconds, lambda at: note(f"no step for {seconds:g} s; it stands at {at}"))
+
+
+def dumped_at(trace: str) -> str:
+    """Returns the file and line of the innermost of the user's own frames in what faulthandler has
+    written, or "" if there is none."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
+    return next((f"{file}:{line}" for file, line in frames if is_own_file(file)), "")
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.fingerprint import (
@@ -240,11 +239,15 @@ def refuse_twins(plan: Plan, ended: pa.Table) -> None:
                 or (isinstance(value, str) and LIKE_ANOTHER.fullmatch(value))
             )
         ]
-        trials = [t for t in plan.trials if mixed and block.name in (t.task_name, t.model_name)]
+        trials = [t for t in plan.trials if block.name in (t.task_name, t.model_name)]
+        if not mixed or not trials:
+            continue
+        from pyarrow import compute  # which takes a while
+
         axes = {name for trial in trials for name in trial.axes}
         names = sorted({"task", "model", "seed", "code", *axes}.intersection(ended.column_names))
-        of_block = pc.field("task" if kind == "task" else "model") == block.name
-        rows = ended.filter(of_block).select([*names, "id", "sweep"]).to_pylist() if trials else []
+        of_block = compute.equal(ended["task" if kind == "task" else "model"], block.name)
+        rows = ended.filter(of_block).select([*names, "id", "sweep"]).to_pylist()
 
         def texts(row: Mapping[str, Any], names: Iterable[str] = names) -> tuple[str | None, ...]:
             given = map(row.get, names)

@@ -24,10 +24,10 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
+from sweepd.grid.fingerprint import is_program
 from sweepd.grid.placement import Placement
 from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Trial, competitors
-from sweepd.grid.user_files import is_own_file
 from sweepd.listing import duration
 from sweepd.ray_private import (
     actor_of,
@@ -38,6 +38,7 @@ from sweepd.ray_private import (
     last_words,
     workers_that_did_not_start,
 )
+from sweepd.run.hanging import dumped_at
 from sweepd.run.worker import Sent
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
@@ -56,7 +57,7 @@ LOW_MEMORY = re.compile(r"OutOfMemoryError: .* was (\S+) used / (\S+) limit")
 KILLED = "Worker unexpectedly exits with a connection error"
 """What Ray's account says of a worker that ended without a word."""
 
-FATAL = re.compile(r"^(?:Fatal Python error: |(?=os\._exit\())(.+)$", re.MULTILINE)
+FATAL = re.compile(r"^(?:Fatal Python error: |(?=os\._exit\(|Timeout \())(.+)$", re.MULTILINE)
 """A pattern of what a worker's standard error says of its end. The frames follow, innermost
 first."""
 
@@ -69,8 +70,20 @@ MOST_UNFIT = 3
 """The number of workers in a row, whose cards cannot be used, that ends a launch."""
 TELL_SECONDS = 60.0
 """The seconds after which it is said again why no trial runs."""
+AT_A_LOSS = (
+    "; `sweepd doctor --cluster FILE` looks for what is missing, and `start_seconds` in that file "
+    "says how long to wait"
+)
+"""What to do where nothing has started for `start_seconds`."""
 MOST_STEPS = 2**31
 """The number of steps that is assumed where nobody says after how many steps a trial ends."""
+
+
+def no_worker(seconds: float) -> str:
+    """Returns that nodes have room for a worker, and none has started for so long, with the cause
+    that Ray names."""
+    why = workers_that_did_not_start()[1] or "Ray says nothing of it here"
+    return f"Ray has started no worker on its nodes for {duration(seconds)}: {why}"
 
 
 class Listener(Protocol):
@@ -193,32 +206,30 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
             self.idle_since = self.told = looked
         elif looked - self.told >= min(TELL_SECONDS, self.placement.start_seconds):
             self.told = looked
-            if self.has_room() and not has_a_place():  # it is busy with other sweeps
+            room = self.has_room()
+            if room and not has_a_place():  # it is busy with other sweeps
                 self.idle_since = looked
             else:
                 seconds = looked - self.idle_since
                 why = "; ".join(autoscaler_news()) or "Ray's autoscaler says nothing of it"
                 waits = f"no node that can run a trial has come for {duration(seconds)}: {why}"
-                if self.has_room():
-                    why = workers_that_did_not_start()[1] or "Ray says nothing of it here"
-                    waits = f"Ray has started no worker on its nodes for {duration(seconds)}: {why}"
+                if room:
+                    waits = no_worker(seconds)
                 self.listener.preparing(waits)
                 if seconds >= self.placement.start_seconds:
-                    self.fail(
-                        f"{waits}; `sweepd doctor --cluster FILE` looks for what is missing, and "
-                        "`start_seconds` in that file says how long to wait"
-                    )
+                    self.fail(waits + AT_A_LOSS)
         if self.hang_seconds:
             for trial, moved in list(self.moved.items()):
                 if self.now - moved > self.hang_seconds:
                     self.hung.add(trial)
                     del self.moved[trial]
                     ray.kill(actor_of(trial))
-        count, said = workers_that_did_not_start()
-        if self.moved or self.not_started is None:
-            self.not_started = count
-        elif count > self.not_started and not self.placement.ray:  # all are of this launch
-            self.fail(f"Ray's workers do not start: {said}")
+        if not self.placement.ray:  # all workers are of this launch
+            count, said = workers_that_did_not_start()
+            if self.moved or self.not_started is None:
+                self.not_started = count
+            elif count > self.not_started:
+                self.fail(f"Ray's workers do not start: {said}")
 
     def on_trial_start(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved[trial] = self.now
@@ -263,9 +274,8 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
             account = storable(written.partition("\n")[2].strip()) or "the worker was lost"
             words = last_words(account)
             if fatal := FATAL.search(words):
-                frames = re.findall(r'File "(.+)", line (\d+)', words[fatal.start() :])
-                own = [f"{file}:{line}: " for file, line in frames if is_own_file(file)]
-                account = f"{''.join(own[:1])}its process died: {fatal[1]}\n{account}"
+                at = dumped_at(words[fatal.start() :])
+                account = f"{f'{at}: ' if at else ''}its process died: {fatal[1]}\n{account}"
             elif KILLED in account:
                 account = (
                     "its process was killed, as the kernel does where the memory of a job or of a "
@@ -293,7 +303,8 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
             self.listener.ended(lost, ending)
 
     def _may_move(self, trial: Trial, saved: int) -> bool:
-        """Returns whether a trial whose node was lost, saved at a step, goes on elsewhere."""
+        """Returns whether a trial whose node was lost goes on elsewhere. saved: the step of its
+        newest checkpoint."""
         before, count = self.reached.get(trial.id, (0, 0))
         self.reached[trial.id] = max(saved, before), 0 if saved > before else count + 1
         return self.reached[trial.id][1] <= MOST_MOVES
@@ -341,7 +352,7 @@ class Rules(Disposable, FIFOScheduler):
         """Trials that Tune may forget, in the order in which they ended."""
 
     def on_trial_add(self, tune_controller: Any, trial: TuneTrial) -> None:
-        grace = GRACE_SECONDS if ours(trial).program else 0.0
+        grace = GRACE_SECONDS if is_program(ours(trial).loop_where) else 0.0
         give_time_to_save(tune_controller, self.slice_seconds + SAVE_SECONDS + grace)
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:

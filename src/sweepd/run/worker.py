@@ -44,13 +44,7 @@ FLUSHES_A_SECOND = 10.0
 """The most objects of metrics a second that are to be written besides those at checkpoints."""
 UNFIT_SECONDS = 2.0
 """The seconds that a worker whose card cannot be used takes to say so, besides a slice."""
-NOTHING: dict[str, Any] = {
-    "status": None,
-    "failure": None,
-    "unfit": None,
-    "checks": [],
-    "done": True,
-}
+NOTHING: dict[str, Any] = {"failure": None, "unfit": None, "checks": [], "done": True}
 """What a worker reports that has no trial to report of."""
 SLICES_TO_HANG = 4
 """The least number of slices that fit into `hang_seconds`. The driver tells from the reports
@@ -82,6 +76,8 @@ class LaunchSpec:
     """The metric of the goal, which the rules that give up on trials watch."""
     checkpoint_seconds: float
     hang_seconds: float
+    """The seconds that a trial may go without a step before its worker is killed; 0 means for
+    ever."""
     attempt: type[Attempt]
     """The class that runs a trial. A simulation brings its own."""
     codes: frozenset[str]
@@ -135,10 +131,12 @@ class Worker(tune.Trainable):
         process, leave = os.getpid(), os._exit
 
         def told(status: int) -> NoReturn:
-            if os.getpid() == process and sys.__stderr__:  # and not one that it has forked
-                sys.__stderr__.write(f"os._exit({status})\n")
-                faulthandler.dump_traceback(sys.__stderr__, all_threads=False)
-            leave(status)
+            try:
+                if os.getpid() == process and sys.__stderr__:  # and not one that it has forked
+                    sys.__stderr__.write(f"os._exit({status})\n")
+                    faulthandler.dump_traceback(sys.__stderr__, all_threads=False)
+            finally:
+                leave(status)
 
         os._exit = told
         import torch
@@ -187,8 +185,8 @@ class Worker(tune.Trainable):
             self.attempt = None
             return {**NOTHING, "failure": str(failure)}
         return {
-            **NOTHING,
             **attempt.report(),
+            **NOTHING,  # a user's metric may have one of these names
             "checks": [(check.step, check.scores.get(self.spec.metric)) for check in news],
             "saved": attempt.saved,
             "done": attempt.status is not None,

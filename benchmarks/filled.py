@@ -22,9 +22,8 @@ from sweepd.trial.attempt import ledger_columns
 
 LOG_EVERY, CHECK_EVERY = 10, 100
 FILES_A_WAVE = 4
-LONG_AGO, SOON = time.time() - 3600, time.time() + 3600
-"""When files were written of which something is kept, and of which nothing is, in seconds since
-1970."""
+LONG_AGO = time.time() - 3600
+"""When files were written of which something is kept, in seconds since 1970."""
 Scores = Callable[[Trial, np.random.Generator], Mapping[str, float]]
 """Columns of scores with which a trial ends."""
 

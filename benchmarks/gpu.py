@@ -16,7 +16,7 @@ copies it, steps, and reads the loss every ten steps. Its model is the same. `tr
 processes as `--trials` says, all at once, and adds their tokens. The utilisation is what nvidia-smi
 says: the share of time in which any kernel ran. TFLOP/s are those that sweepd counts: three forward
 passes a step. `stacked` gives as many models of one shape each their batch (vmap over their
-weights), and records one step of all, without drawing and clipping. No launch does that.
+weights), and records one step of all, without drawing. No launch does that.
 
 `--device cpu` runs all of it without a GPU. Its figures then say nothing of a GPU.
 """
@@ -30,19 +30,19 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-from processes import SWEEPD
-from torch.func import functional_call, stack_module_state, vmap
+from processes import SWEEPD, sweepd
+from stacked import stacked_step
 from torch.nn import functional as F
 
 from sweepd.grid.costs import costs, train_flops
@@ -53,7 +53,7 @@ from sweepd.models.standard import Standard
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.base import IGNORE, Split, Task
 from sweepd.tasks.lis import LIS
-from sweepd.trial.gpu import repeat, take_share
+from sweepd.trial.gpu import Recorded, repeat, take_share
 from sweepd.trial.training import Stream, Training, generator
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -295,7 +295,7 @@ def launch(given: argparse.Namespace) -> None:
 
         def start(*command: str) -> subprocess.Popen[str]:
             return subprocess.Popen(
-                [str(SWEEPD), *command],
+                [SWEEPD, *command],
                 cwd=folder,
                 text=True,
                 stdout=subprocess.PIPE,
@@ -308,13 +308,15 @@ def launch(given: argparse.Namespace) -> None:
         while first.poll() is None and not [*Path(folder).glob("sweepd-results/checkpoints/*/*")]:
             time.sleep(0.1)
         if first.poll() is not None:
-            sys.exit(f"the launch ended before its first checkpoint:\n{first.communicate()[0]}")
+            told = first.communicate()[0]
+            print(f"  WRONG: the launch ended before its first checkpoint:\n{told}", flush=True)
+            return
         print(f"  first checkpoint after {time.monotonic() - began:.0f} s; killed")
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
         said, _ = start("resume", "shares", "--yes").communicate()
         asked = "SELECT status, error, count(*) AS n FROM trials GROUP BY ALL"
-        rows = json.loads(start("sql", asked, "--json").communicate()[0])
+        rows = json.loads(sweepd("sql", asked, "--json", "--results", f"{folder}/sweepd-results"))
         for row in rows:
             print(f"  {row['n']} {row['status']} {row['error'] or ''}")
         done = {row["status"]: row["n"] for row in rows}
@@ -337,51 +339,14 @@ def stacked(given: argparse.Namespace) -> None:
             run()
         alone = steps_a_second(run, given.seconds, given.device)
         for count in given.models:
-            step = together(task, model, count, given)
+            step, x, y = stacked_step(task, model, count, given.batch_size, given.device)
+            step = Recorded(step) if given.device == "cuda" else step
+            run = partial(step, x, y)
             for _ in range(WARM_UP):
-                step()
-            each = steps_a_second(step, given.seconds, given.device)
+                run()
+            each = steps_a_second(run, given.seconds, given.device)
             print(f"{d:>5} {count:>6} {alone:>16.1f} {each:>9.1f} {each * count:>9.1f} "
                   f"{each * count / alone:>6.2f}", flush=True)  # fmt: skip
-
-
-def together(task: Task, model: Model, count: int, given: argparse.Namespace) -> Callable[[], None]:
-    """Returns a step of so many models at once, each on a batch of its own. On a card it replays
-    one graph."""
-    size = (len(task.vocab), task.L, task.capacity)
-    nets = [model.build(*size, torch.Generator().manual_seed(seed)) for seed in range(count)]
-    nets = [net.to(given.device) for net in nets]
-    weights, buffers = stack_module_state(nets)  # type: ignore[arg-type]
-    frozen = nets[0]
-    drawn = [task.batch(generator(0, Stream.DATA, k), given.batch_size, Split.TRAIN)
-             for k in range(count)]  # fmt: skip
-    inputs = torch.stack([torch.from_numpy(one.inputs) for one in drawn]).to(given.device)
-    targets = torch.stack([torch.from_numpy(one.targets) for one in drawn]).to(given.device)
-
-    def loss(own: Any, held: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        logits = functional_call(frozen, (own, held), (x,))
-        return F.cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=IGNORE)
-
-    on_card = given.device == "cuda"
-    optimizer = torch.optim.AdamW(weights.values(), lr=1e-3, fused=True, capturable=on_card)
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=not on_card)
-        vmap(loss)(weights, buffers, inputs, targets).sum().backward()
-        optimizer.step()
-
-    if not on_card:
-        return step
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
 
 
 def trained(task: Task, name: str, device: str, **settings: Any) -> list[torch.Tensor]:

@@ -18,13 +18,15 @@ from statistics import median
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from sweepd.grid.settings import Train
+from sweepd.models.base import Model
 from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
-from sweepd.tasks.base import Split
+from sweepd.tasks.base import Split, Task
 from sweepd.tasks.lis import LIS
 from sweepd.trial.evaluation import loss_of
 from sweepd.trial.training import AdamW, updated
@@ -40,37 +42,51 @@ def steps(
 ) -> tuple[Callable[[], None], Callable[[], None]]:
     """Returns two functions that each take a step of all trials: stacked, and one after the
     other."""
-    task, seeds = LIS(n=n, value_range=16), range(trials)
+    task = LIS(n=n, value_range=16)
     model = kind(d=d, layers=2, heads=2, positions="learned")
-
-    def build(seed: int) -> torch.nn.Module:
-        drawn = torch.Generator().manual_seed(seed)
-        return model.build(len(task.vocab), task.L, task.capacity, drawn)
-
-    batches = [task.batch(np.random.default_rng(seed), 64, Split.TRAIN) for seed in seeds]
-    inputs = torch.stack([torch.from_numpy(batch.inputs) for batch in batches])
-    targets = torch.stack([torch.from_numpy(batch.targets) for batch in batches])
-    nets = [build(seed) for seed in seeds]
+    step, inputs, targets = stacked_step(task, model, trials, 64)
+    nets = [built(task, model, seed) for seed in range(trials)]
     optimizers = [AdamW(net.parameters(), lr=1e-3, fused=True) for net in nets]
+
+    def stacked() -> None:
+        step(inputs, targets)
 
     def alone() -> None:
         for net, optimizer, x, y in zip(nets, optimizers, inputs, targets, strict=True):
             updated(net, optimizer, TRAIN, x, y)
 
-    frozen, buffers = stack_module_state([build(seed) for seed in seeds])
+    return stacked, alone
+
+
+def built(task: Task, model: Model, seed: int) -> nn.Module:
+    drawn = torch.Generator().manual_seed(seed)
+    return model.build(len(task.vocab), task.L, task.capacity, drawn)
+
+
+def stacked_step(
+    task: Task, model: Model, trials: int, batch_size: int, device: str = "cpu"
+) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor, Tensor]:
+    """Returns a step of that many trials at once, and a batch for each: inputs and targets (trials,
+    rows, T). The step returns the sum of the losses before it."""
+    batches = [
+        task.batch(np.random.default_rng(seed), batch_size, Split.TRAIN) for seed in range(trials)
+    ]
+    inputs = torch.stack([torch.from_numpy(batch.inputs) for batch in batches]).to(device)
+    targets = torch.stack([torch.from_numpy(batch.targets) for batch in batches]).to(device)
+    frozen, buffers = stack_module_state(
+        [built(task, model, seed).to(device) for seed in range(trials)]
+    )
     weights = {name: each.detach().clone().requires_grad_() for name, each in frozen.items()}
-    shape = build(0).to("meta")
-    optimizer = AdamW(list(weights.values()), lr=1e-3, fused=True)
+    shape = built(task, model, 0).to("meta")
+    on_card = device == "cuda"
+    optimizer = AdamW(list(weights.values()), lr=1e-3, fused=True, capturable=on_card)
 
     def loss_of_one(
-        own: dict[str, torch.Tensor],
-        fixed: dict[str, torch.Tensor],
-        x: torch.Tensor,
-        y: torch.Tensor,
-    ) -> torch.Tensor:
+        own: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor
+    ) -> Tensor:
         return loss_of(functional_call(shape, (own, fixed), (x,)), y)
 
-    def stacked() -> None:
+    def step(inputs: Tensor, targets: Tensor) -> Tensor:
         losses = vmap(loss_of_one)(weights, buffers, inputs, targets)
         optimizer.zero_grad()
         losses.sum().backward()
@@ -80,8 +96,10 @@ def steps(
         for each in gradients:
             each.mul_(scale.view(-1, *[1] * (each.dim() - 1)))
         optimizer.step()
+        total: Tensor = losses.detach().sum()
+        return total
 
-    return stacked, alone
+    return step, inputs, targets
 
 
 def seconds(step: Callable[[], None]) -> float:

@@ -52,7 +52,6 @@ NEEDED = {
     "ray._private.ray_constants:PROCESS_TYPE_GCS_SERVER": ray_private.dead_processes,
     "ray._private.ray_constants:PROCESS_TYPE_RAYLET": ray_private.dead_processes,
     "ray._private.node:Node.get_logs_dir_path": ray_private.workers_that_did_not_start,
-    "ray._private.node:Node.is_head": ray_private.workers_that_did_not_start,
     "ray.autoscaler._private.util:prepare_config": ray_private.prepare_cluster,
     "ray.autoscaler._private.util:validate_config": ray_private.validate_cluster,
     "ray.autoscaler._private.providers:_get_node_provider": ray_private.node_provider,

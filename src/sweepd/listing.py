@@ -70,7 +70,7 @@ def listing(
 def in_lines(parts: Iterable[str], width: int | None, gap: str = "   ") -> list[str]:
     """Returns the parts side by side, in lines that fit the width. A part that is too long by
     itself is broken into lines."""
-    room = width or PROSE
+    room = PROSE if width is None else max(1, width)
     lines: list[str] = []
     for part in parts:
         if lines and len(lines[-1]) + len(gap) + len(part) <= room:

@@ -72,12 +72,16 @@ def starting() -> Iterator[None]:
     def nothing(node: object, **_: object) -> None:
         """Starts no process."""
 
+    popen = partial(getattr(services, "ConsolePopen", object), process_group=0)
     spared = {"start_monitor": nothing, "start_api_server": nothing, "start_log_monitor": nothing}
     with (
         _changed(utils, get_dashboard_dependency_error=lambda: ImportError("not wanted")),
         _changed(utils, set_sigterm_handler=lambda handler: None),
         _changed(Node, **spared),
-        _changed(services, ConsolePopen=partial(services.ConsolePopen, process_group=0)),
+        _changed(
+            services,
+            ConsolePopen=popen,
+        ),
     ):
         yield
 
@@ -119,8 +123,8 @@ def running() -> Iterator[None]:
 
             tune_failed = getattr(RayActorManager, _FAILED, None)
             stack.enter_context(_changed(RayActorManager, **{_FAILED: failed}))
-        numbered = {"generate_id": lambda: f"{next(numbers):08}"}
-        stack.enter_context(_changed(Trial, **numbered, **{_FIRST_RESULT: first_result}))
+        own = {"generate_id": lambda: f"{next(numbers):08}", _FIRST_RESULT: first_result}
+        stack.enter_context(_changed(Trial, **own))
         yield
 
 
@@ -176,12 +180,16 @@ def has_a_place() -> bool:
 
 def last_words(account: str) -> str:
     """Returns what a worker of this machine has written to its standard error, or "" if that is not
-    known. account: what Ray says of its end, which names its process.
+    known. account: what Ray says of its end, which names its process and its machine.
 
     There is no public way to read it. Without the private part, nothing says why a worker died.
     """
+    import ray
+
     pid = re.search(r"^\s*pid: (\d+)$", account, re.MULTILINE)
-    return _log(f"worker-*-{pid[1]}.err") if pid else ""
+    at = re.search(r"^\s*ip: (\S+)$", account, re.MULTILINE)
+    here = not at or at[1] == ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    return _log(f"worker-*-{pid[1]}.err") if pid and here else ""
 
 
 def _log(pattern: str, last: int = 0) -> str:

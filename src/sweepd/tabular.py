@@ -44,7 +44,11 @@ class Table:
         shown: str | tuple[Sequence[str], Sequence[Row]] | None = None,
     ) -> None:
         self.arrow, self.notes, self.damaged = arrow, tuple(notes), tuple(map(str, damaged))
-        self._shown = shown or (self.columns, arrow.slice(0, MOST_SHOWN).to_pylist())
+        self._given = shown
+
+    @property
+    def _shown(self) -> str | tuple[Sequence[str], Sequence[Row]]:
+        return self._given or (self.columns, self.arrow.slice(0, MOST_SHOWN).to_pylist())
 
     @property
     def columns(self) -> list[str]:

@@ -6,6 +6,7 @@ cannot end the launch. Covers
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from waiting import wait_until
 
 from sweepd.check import own_process
-from sweepd.check.cases import cases_of
+from sweepd.check.cases import Case, Finding, cases_of
 from sweepd.check.own_process import inspect_new
 from sweepd.errors import UserError
 from sweepd.grid.spec import parse_grid
@@ -71,7 +72,11 @@ def test_what_is_right_is_inspected_once(
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert inspected(tmp_path, store) == []
     assert len(list(Path(store.address, "checked").iterdir())) == 5
-    monkeypatch.setattr(own_process, "inspected", lambda *_: pytest.fail("inspected again"))
+
+    def again(cases: Sequence[Case], *_: object) -> list[list[Finding]]:
+        return pytest.fail("inspected again") if cases else []
+
+    monkeypatch.setattr(own_process, "inspected", again)
     assert inspected(tmp_path, store, "pass  # a remark") == []
     assert inspected(tmp_path, store, "pass", "pass", "task.n=8", "seeds=[3]") == []
     other = Store.create(str(tmp_path / "other"))

@@ -98,7 +98,7 @@ def test_query_without_a_question_lists_what_can_be_asked() -> None:
     rows = {row["column"]: row["values"] for row in answer.rows}
     assert (rows["d"], rows["lr"], rows["acc"]) == ("8, 16", "0.01, 0.02", "0.95 … 0.95")
     assert "heads" not in rows, "it has one value"
-    examples = [line.split('"')[1] for line in answer.err.splitlines()]
+    examples = [shlex.split(line)[2] for line in answer.err.splitlines()]
     assert "min d where acc > 0.9" in examples and "best lr by d" in examples
     for example in examples:
         run("query", example)

@@ -80,7 +80,8 @@ class Wrong(Exception):
 
     culprits: where the mistake lies, the likeliest first. Each is a class or a function, or the
     name of a method of the user's class or of what this class makes. Without any, they are those of
-    `inspection.CULPRITS`. Where none is the user's own, it is the class.
+    `inspection.CULPRITS`, of a model `forward` and `build`. Where none is the user's own, it is
+    the class.
     """
 
     def __init__(self, fault: str, remedy: str, *culprits: object) -> None:

@@ -49,9 +49,9 @@ CHECKS: dict[CaseKind, Mapping[str, Callable[[Any], str]]] = {
     "second trial": {"fresh": Rehearsal.second},
 }
 CULPRITS = {"task": ("draw", "fill", "sample", "batch"), "loop": ("start",)}
-"""The methods that stand for a class where a check names no other, beside those of models. They
-also do where an error passed through none of the user's lines, as where sweepd refuses what a
-method returned."""
+"""The methods that stand for a class where a check names no other: of a model, `forward` and
+`build`. So they do where an error passed through none of the user's lines, as where sweepd refuses
+what a method returned."""
 MOST_SECONDS = 120.0
 """The most seconds until a row of a program."""
 MARK_SECONDS = 2.0
@@ -165,10 +165,10 @@ def goals(grid: Grid) -> Iterator[Finding]:
 def tried(grid: Grid) -> Iterator[Finding]:
     """Yields what was seen of each program of a grid. One that fails is tried no further."""
     resources = grid.resources if isinstance(grid.resources, Resources) else Resources()
-    for block in grid.blocks["loop"]:
-        if not is_program(block.where):
-            continue
-        ours = (trial for trial in plan(grid).planned if trial.model_name == block.name)
+    programs = [block for block in grid.blocks["loop"] if is_program(block.where)]
+    planned = plan(grid).planned if programs else ()
+    for block in programs:
+        ours = (trial for trial in planned if trial.model_name == block.name)
         trial = min(ours, key=lambda trial: (trial.size, trial.effort))
         values = {"size": trial.size, **trial.values.loop}
         about = block.name, ", ".join(f"{name} {value}" for name, value in values.items())

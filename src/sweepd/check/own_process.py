@@ -13,7 +13,6 @@ import faulthandler
 import hashlib
 import multiprocessing
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -31,8 +30,8 @@ from sweepd.grid.axes import canonical
 from sweepd.grid.fingerprint import Class, fingerprint, source, trial_files
 from sweepd.grid.registry import is_own
 from sweepd.grid.spec import Grid
-from sweepd.grid.user_files import error_text, is_own_file
-from sweepd.run.hanging import watched
+from sweepd.grid.user_files import error_text
+from sweepd.run.hanging import dumped_at, watched
 from sweepd.store.store import Store
 
 MOST_SECONDS = 120
@@ -83,7 +82,7 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
             new[digest] = case
         else:
             store.note_inspected(digest, {"kind": case.kind, "class": case.where})
-    findings = inspected(list(new.values()), grid.base, say) if new else []
+    findings = inspected(list(new.values()), grid.base, say)
     refused: list[str] = []
     right: list[str] = []
     notes: list[str] = []
@@ -111,6 +110,8 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
 def inspected(cases: Sequence[Case], base: Path, say: Callable[[str], None]) -> list[list[Finding]]:
     """Returns the findings of each case. Once a class is known to be wrong, no further case of it,
     or with it, is inspected. `say` is told of each case that takes long."""
+    if not cases:
+        return []
     ours, theirs = multiprocessing.Pipe()
     findings: list[list[Finding]] = [[] for _ in cases]
     number, check, runs = 0, "made", True
@@ -127,11 +128,12 @@ def inspected(cases: Sequence[Case], base: Path, say: Callable[[str], None]) -> 
         )
         theirs.close()
         try:
-            ours.send((cases, base, MOST_SECONDS, LONG_SECONDS))
+            with suppress(OSError):  # a process that has died is told of below
+                ours.send((cases, base, MOST_SECONDS, LONG_SECONDS))
             while runs:
                 # Processes that the user's code has left may hold the pipe open.
                 runs = process.poll() is None
-                with suppress(EOFError):
+                try:
                     while ours.poll(POLL_SECONDS if runs else 0):
                         match ours.recv():
                             case int(number), str(check):
@@ -144,6 +146,8 @@ def inspected(cases: Sequence[Case], base: Path, say: Callable[[str], None]) -> 
                                     f"after {LONG_SECONDS} s: it stands at {at}; at most "
                                     f"{MOST_SECONDS} s are waited"
                                 )
+                except (EOFError, OSError):  # nothing more can come
+                    process.wait()
         finally:
             process.kill()  # for when this process is interrupted; one that has ended stays as is
         if process.returncode:
@@ -152,11 +156,8 @@ def inspected(cases: Sequence[Case], base: Path, say: Callable[[str], None]) -> 
             reason = f"its process died ({process.returncode})"
             if trace.startswith("Timeout"):
                 reason = f"it took more than {MOST_SECONDS} s; look for a loop without an end"
-            # The innermost frame of the user's code in what faulthandler wrote.
-            frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
-            place = next((f"{file}:{line}" for file, line in frames if is_own_file(file)), "")
             about = check, case.name, str(case)
-            findings[number].append(Finding(*about, False, reason, place, raised=True))
+            findings[number].append(Finding(*about, False, reason, dumped_at(trace), raised=True))
     return findings
 
 

@@ -61,9 +61,8 @@ def query(
         found, examples = askable(store, code=counted, sweeps=sweep)
         say_left_out(found.damaged, found.notes)
         emit(found.columns, found.rows, form)
-        here = command(results=store.address).removeprefix("sweepd")
         for example in examples:
-            say(f'sweepd query "{example}"{here}')
+            say(command("query", example, results=store.address))
         return
     answer = ask(store, question, code=counted, sweeps=sweep, seeds=seeds)
     say_left_out(answer.damaged, answer.notes)

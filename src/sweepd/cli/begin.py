@@ -28,6 +28,7 @@ from sweepd.listing import in_lines
 if TYPE_CHECKING:
     from sweepd.grid.registry import Entry
     from sweepd.query.readable import StyledLine
+    from sweepd.store.storage import Damaged
 
 PROSE = 100
 """The length of lines of text off a terminal, in characters."""
@@ -178,8 +179,6 @@ def doctor(
 
     What is asked of a cluster costs nothing and starts nothing.
     """
-    import torch
-
     from sweepd.cluster import Local, load_cluster
     from sweepd.provenance import provenance
     from sweepd.store.store import Store
@@ -192,6 +191,12 @@ def doctor(
     def check(name: str, ok: bool, detail: str) -> None:
         checks.append({"check": name, "ok": ok, "detail": detail})
 
+    def check_files(name: str, damaged: Sequence[Damaged], detail: str, remedy: str) -> None:
+        """There is a check for each damaged file, and what to do about it."""
+        check(name, not damaged, detail)
+        for told in (*damaged, remedy) if damaged else ():
+            check(name, False, str(told))
+
     # This machine.
     check("python", sys.version_info >= (3, 11), platform.python_version())
     for package, found in provenance(Path())["versions"].items():
@@ -199,12 +204,14 @@ def doctor(
     check("cores", True, f"{len(os.sched_getaffinity(0))}")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     check("memory", True, f"{memory / 2**30:.1f} GiB")
+    import torch  # which takes a while
+
     cards = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     check("gpus", True, ", ".join(cards) or "none: trials train on the CPU")
     free = shutil.disk_usage(tempfile.gettempdir()).free
     check("scratch", free > 2**30, f"{free / 2**30:.1f} GiB free in {tempfile.gettempdir()}")
 
-    # The results. There is a check for each damaged file, and what to do about it.
+    # The results.
     merge = command("merge", "COPY", results=address)
     remedy = f"put such files back from a copy, or bring what they held: `{merge}`"
     anew = (
@@ -219,14 +226,11 @@ def doctor(
             files = [*store.read_trials().damaged, *store.read_plans().damaged]
             files += store.readable_sweeps()[1]
             count = f"{len(store.sweeps())} sweeps, {len(files)}"
-            check("results", not files, f"{count} damaged files in {store.address}")
-            for told in [*files, f"{remedy}; {anew}"] if files else []:
-                check("results", False, str(told))
-            files = [*store.metrics.whole()[1]] if deep else []
+            found = f"{count} damaged files in {store.address}"
+            check_files("results", files, found, f"{remedy}; {anew}")
             if deep:
-                check("metrics", not files, f"{len(files)} damaged files of metrics")
-            for told in [*files, remedy] if files else []:
-                check("metrics", False, str(told))
+                files = store.metrics.whole()[1]
+                check_files("metrics", files, f"{len(files)} damaged files of metrics", remedy)
     except SweepdError as error:
         check("results", False, str(error))
 

@@ -12,12 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
-from typing import Any, Self, cast
-
-from rich.columns import Columns
-from rich.console import Group, RenderableType
-from rich.constrain import Constrain
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from sweepd.grid.options import Goal, PassRule
 from sweepd.listing import SHORT_ID, Row, duration, in_lines
@@ -25,6 +20,9 @@ from sweepd.search.seeds import Outcome, decide
 from sweepd.statuses import DONE, UNTRIED
 from sweepd.store.schema import PLAN
 from sweepd.store.sweeps import SweepInfo
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 SIGNS = {
     "untried": ("·", "dim", "not tried"),
@@ -97,9 +95,9 @@ class Board:
     """The planned trials by id."""
     varying: Mapping[tuple[str, str], frozenset[str]]
     """The settings in which the trials of each task and model differ."""
-    minimized: str = "d"
+    minimized: str
     """The field whose least value is asked for. The rows of the map show its values."""
-    staircase: bool = False
+    staircase: bool
     """Whether only the cells that the answer needs are run. The map then infers others from
     them."""
     states: Mapping[str, TrialState] = field(default_factory=dict)
@@ -285,6 +283,12 @@ def _place(board: Board, spots: Sequence[Spot]) -> MapPlace:
 def drawn(board: Board, width: int, interrupt: str) -> RenderableType:
     """Returns the whole board, in lines that fit the width. interrupt: a sentence on what Ctrl-C
     does. It is empty once the sweep has ended."""
+    # These take a while to import, and most boards are never drawn.
+    from rich.columns import Columns
+    from rich.console import Group
+    from rich.constrain import Constrain
+    from rich.text import Text
+
     lines: list[Text] = [Text(f"sweep {board.sweep}: {board.goal}, {board.rule} of seeds", "bold")]
     if board.waiting:
         lines.append(Text(f"{board.waiting} …", "cyan"))
@@ -315,7 +319,7 @@ def drawn(board: Board, width: int, interrupt: str) -> RenderableType:
         lines.append(label.append(end))
     if more := len(running[MOST_RUNNING:]):
         lines.append(Text(f"▸ and {more} more", "cyan"))
-    lines += [Text(error, "red") for error in board.errors[-MOST_ERRORS:]]
+    lines += [Text(error, "red") for error in board.errors]
 
     # The maps side by side, as many as fit, and then what their signs mean.
     blocks = []

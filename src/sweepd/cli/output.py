@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from sweepd.store.store import Store
 
 Form = Literal["table", "json", "csv"]
+MOST_NAMED = 8
+"""How many columns are named at most, where a table leaves some out."""
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 """What the system says where a file, but no path, cannot be written."""
 STYLES: dict[Tone, str] = {
@@ -166,7 +168,9 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
             text, left_out = listing(columns, rows, width())
             print(text)
             if left_out:
-                say(f"left out, as the terminal is too narrow: {', '.join(left_out)}")
+                named, more = ", ".join(left_out[:MOST_NAMED]), len(left_out) - MOST_NAMED
+                rest = f" and {more} more" if more > 0 else ""
+                say(f"left out, as the terminal is too narrow: {named}{rest}")
 
 
 def show(lines: Iterable[StyledLine]) -> None:

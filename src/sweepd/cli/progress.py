@@ -160,13 +160,13 @@ class Progress:
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
         ending = f"{self.label(trial)}: {status}{scores}{why}"
         if status == "failed":
-            ending += f" (`{command('logs', trial.id, results=self.address)}`)"
+            ending = _failed(self.planned, trial.id, scores + why, self.address)
             with self.guard:
                 self.errors = [*self.errors, ending][-MOST_ERRORS:]
         if not self.live:
             found = amount(self.board())
-            in_all = f"{'' if self.expected.is_exact else '~'}{found.trials_in_all}"
-            self._say(f"[{found.trials:{len(in_all.lstrip('~'))}}/{in_all}] {ending}")
+            about, digits = "" if self.expected.is_exact else "~", len(str(found.trials_in_all))
+            self._say(f"[{found.trials:{digits}}/{about}{found.trials_in_all}] {ending}")
         if self.tracking:
             self.tracking.ended(trial, report)
 
@@ -267,7 +267,7 @@ class View:
     """One sweep, shown again and again from what its store says.
 
     Its plan is put together when it is first seen, and again if a launch has changed it. Everything
-    else is read anew for each board. What cannot be read is left out.
+    else is read anew for each board while the sweep runs. What cannot be read is left out.
     """
 
     def __init__(self, store: Store, sweep: str) -> None:
@@ -278,10 +278,14 @@ class View:
         self.first = 0
         """The first attempt that the board counts: that of the launch that was last seen to run.
         Where none was, all attempts count."""
+        self.over: Board | None = None
+        """The board after the last launch."""
 
     def board(self, running: Collection[str]) -> Board:
         """Returns how the sweep stands now. running: the sweeps that a driver runs."""
         runs = self.sweep in running
+        if not runs and self.over:
+            return self.over
         info = self.store.load_sweep(self.sweep)
         plan = self.store.read_plans([self.sweep]).table
         if self.planned is None or info != self.info or not plan.equals(self.plan):
@@ -294,7 +298,7 @@ class View:
         if runs:
             self.first = attempt_number(latest.get("number", 0), 0)
         states: dict[str, TrialState] = {}
-        errors: list[str] = []
+        failed: list[tuple[str, str]] = []
         for id_ in self.planned.spots:
             if not (row := standing.get(id_)):
                 continue
@@ -306,9 +310,7 @@ class View:
                 earlier=before and status in DONE,
             )
             if status == "failed" and not before:
-                why = (row["error"] or "").partition("\n")[0]
-                logs = command("logs", id_, results=self.store.address)
-                errors.append(f"{self.planned.label(id_)}: failed: {why} (`{logs}`)")
+                failed.append((id_, f": {(row['error'] or '').partition(chr(10))[0]}"))
         active = any(state.status == RUNNING for state in states.values())
         seconds = 0.0
         if active:
@@ -316,13 +318,23 @@ class View:
                 began = datetime.fromisoformat(latest["started"])
                 seconds = (datetime.now(UTC) - began).total_seconds()
         here = any(not state.earlier for state in states.values())
-        return replace(
+        made = replace(
             self.planned,
             states=states,
-            errors=errors[-MOST_ERRORS:],
+            errors=[
+                _failed(self.planned, id_, why, self.store.address)
+                for id_, why in failed[-MOST_ERRORS:]
+            ],
             seconds=seconds,
             waiting="starting Ray and its workers" if runs and not here else "",
         )
+        self.over = None if runs else made
+        return made
+
+
+def _failed(board: Board, trial: str, why: str, address: str) -> str:
+    """Returns the line of a failed trial, with the command that shows its log."""
+    return f"{board.label(trial)}: failed{why} (`{command('logs', trial, results=address)}`)"
 
 
 def standings(

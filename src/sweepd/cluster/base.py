@@ -245,6 +245,7 @@ class Batch(Remote):
             note(f"sweep {work.sweep} is in the queue already, as it was then, as job {waiting}")
             return waiting
         readable = re.sub("[^a-z0-9]+", "-", work.sweep.lower())
+        # With the token at most 47 small letters, digits and hyphens.
         name = f"sweepd-{readable}"[:38].rstrip("-")
         return self.submit(work, f"{name}-{secrets.token_hex(4)}")
 

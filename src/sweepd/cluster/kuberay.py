@@ -59,7 +59,7 @@ def _amount(quantity: str | int | float) -> float:
 
 
 class Limits(_Part):
-    cpu: Annotated[str | int | float, AfterValidator(lambda it: _amount(it) and it)]
+    cpu: Annotated[str | int | float, AfterValidator(lambda it: (_amount(it), it)[1])]
 
 
 class PodResources(_Part):

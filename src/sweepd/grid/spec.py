@@ -633,7 +633,8 @@ class _Reader:
             of = "loop.steps" if self.of_loop else "train.steps"
             self.refuse(("settle",), f"{message} of {of}; raise it")
         ends = ("tokens", "seconds", "flops", "plateau", "asha")
-        self.refuse_rules(grid, dict.fromkeys(ends, "it ends runs that settle trains for longer"))
+        why = "it ends runs that settle trains for longer (or write `settle: off`)"
+        self.refuse_rules(grid, dict.fromkeys(ends, why))
 
     def no_number(self, axis: str, blocks: Blocks) -> str | None:
         """Returns why an axis can't be searched, or None. It has to be a field, with numbers as its

@@ -330,7 +330,7 @@ def loop_facts(loop: Any) -> LoopFacts:
         if not _is_number(value, int | float) or not 0 <= value < most:
             raise ValueError(f"cost() gave {name} = {value!r}; it must be a number, 0 or more")
     rate = float(lr) if _is_number(lr, int | float) and isfinite(lr) else 0.0
-    counts = {name: int(costs[name]) for name in ("params", "flops") if costs.get(name) is not None}
+    counts = {name: int(costs[name]) for name in ("params", "flops") if name in costs}
     budget = LoopBudget(steps, rate, getattr(loop, "continues", False))
     return LoopFacts(task, size, budget, **counts, train_flops=costs.get("train_flops"))
 

@@ -161,7 +161,8 @@ def refuse_invalid(document: Document, error: ValidationError, model: Any, at: K
                 message = f"be a list, such as [{given}]" if given else "be a list"
             elif kind in SHAPES and kind != "literal_error":
                 message = f"be a mapping of {', '.join(_fields(model, steps))}"
-            message += "; put it in quotes" * (kind == "string_type")
+            if kind == "string_type" and not isinstance(given, list):
+                message += "; put it in quotes"
             needed.setdefault(here, (given, []))[1].append(message)
     for here, (given, wanted) in needed.items():
         message = f"{shown(given)}: must {' or '.join(dict.fromkeys(wanted))}"

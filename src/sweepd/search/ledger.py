@@ -55,7 +55,7 @@ class Standing:
 def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
     """Returns how `trials` stand by the store's `trials` table. The `failed` ones are part of
     `todo`."""
-    rows = counting(table).select([*IDS, "task", "model", "attempt", "status"]).to_pylist()
+    rows = counting(table.select([*IDS, "task", "model", "attempt", "status"])).to_pylist()
     endings = {row["id"]: row for row in rows}
     ended: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for one in sorted(rows, key=lambda one: (-one["attempt"], one["id"])):
@@ -84,8 +84,8 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
 def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
     """Returns, by id, how those trials of a plan came out that are done."""
     metric = plan.grid.goal.metric
-    names = {"id", "status", metric, "total", "independent"}.intersection(table.column_names)
-    rows = counting(table).select([*names]).to_pylist()
+    names = {"id", "attempt", "status", metric, "total", "independent"}
+    rows = counting(table.select([*names.intersection(table.column_names)])).to_pylist()
     done = {row["id"]: row for row in rows if row["status"] in DONE}
     # Where no loop that reports the metric has ended, there is no such column.
     return {t.id: Outcome.of(done[t.id], metric) for t in plan.trials if t.id in done}

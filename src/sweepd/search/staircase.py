@@ -189,11 +189,11 @@ class StaircaseSearch(Search):
     def tally(self) -> Mapping[str, int]:
         """Returns how many cells were tried for each reason, judged by what is known now."""
         tally: Counter[str] = Counter()
+        over = self.outcomes.keys() | self.abandoned
         for stair, known in zip(self.stairs, self.known, strict=True):
             trials = {
                 at: [t.id for c in cells for t in c.trials] for at, cells in stair.cells.items()
             }
-            over = self.outcomes.keys() | self.abandoned
             tried = [position for position, ids in trials.items() if not over.isdisjoint(ids)]
             tally.update(stair.line.roles(tried, known).values())
         return tally

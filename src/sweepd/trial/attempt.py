@@ -383,6 +383,9 @@ class Printed(io.StringIO):
 
     room = MOST_PRINTED
 
+    def close(self) -> None:
+        """Stays open, since user code may close what it prints to."""
+
     def write(self, text: str) -> int:
         if self.room > 0:
             super().write(text[: self.room])

@@ -30,6 +30,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -284,7 +285,7 @@ def sharing() -> Iterator[None]:
                 del os.environ[name]
 
 
-def launch(given: argparse.Namespace) -> None:
+def launch(given: argparse.Namespace) -> int:
     """Four trials share a card through Ray. One lacks memory; the launch is killed and resumed."""
     print("a sweep on four shares of the card, killed once with SIGKILL, and resumed")
     gpus = 0.25 if given.device == "cuda" else 0
@@ -310,7 +311,7 @@ def launch(given: argparse.Namespace) -> None:
         if first.poll() is not None:
             told = first.communicate()[0]
             print(f"  WRONG: the launch ended before its first checkpoint:\n{told}", flush=True)
-            return
+            return 1
         print(f"  first checkpoint after {time.monotonic() - began:.0f} s; killed")
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
@@ -320,10 +321,10 @@ def launch(given: argparse.Namespace) -> None:
         for row in rows:
             print(f"  {row['n']} {row['status']} {row['error'] or ''}")
         done = {row["status"]: row["n"] for row in rows}
-        told = (
-            "as it must be" if done == {"completed": 3, "failed": 1} else f"WRONG: {said[-2000:]}"
-        )
+        right = done == {"completed": 3, "failed": 1}
+        told = "as it must be" if right else f"WRONG: {said[-2000:]}"
         print(f"  {told}, after {time.monotonic() - began:.0f} s", flush=True)
+        return 0 if right else 1
 
 
 def stacked(given: argparse.Namespace) -> None:
@@ -406,20 +407,22 @@ def main() -> None:
             raise SystemExit("this machine has no GPU that torch can use; nothing was measured")
         print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}")
     began = time.monotonic()
-    parts = {
+    parts: dict[str, Callable[[argparse.Namespace], int | None]] = {
         "launch": launch,  # first, since it alone must find the card free
         "steps": compare_steps,
         "trials": several_trials,
         "stacked": stacked,
         "repeats": repeats,
     }
+    wrong = 0
     for part in given.parts or parts:
         if time.monotonic() > began + 60 * given.minutes:
             print(f"{part}: left out, since the time is over")
             continue
         if part != "launch":
             prepare(given.device, 1.0)
-        parts[part](given)
+        wrong = parts[part](given) or wrong
+    sys.exit(wrong)
 
 
 if __name__ == "__main__":

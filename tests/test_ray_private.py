@@ -191,6 +191,23 @@ def test_without_a_private_ray_nothing_has_died() -> None:
     assert ray_private.workers_that_did_not_start() == (0, "")
 
 
+SETS_UP = """
+2026-11-27 11:23:22,548\tINFO updater.py:469 -- \x1b[36m[6/7]\x1b[39m Running setup commands
+2026-11-27 11:23:22,548\tINFO updater.py:490 -- (1/2) pip install x
+2026-11-27 11:23:22,548\tVINFO command_runner.py:399 -- Running `pip install x`
+curl: (6) no host
+curl: (6) no host
+2026-11-27 11:23:22,636\tINFO log_timer.py:25 -- NodeUpdater: 10.0.0.12: Setup commands failed
+2026-11-27 11:23:22,640\tERR updater.py:179 -- !!!
+2026-11-27 11:23:22,641\tERR updater.py:191 -- Full traceback: Traceback (most recent call last):
+  File "/ray/autoscaler/_private/command_runner.py", line 407, in run
+           ^^^^^^^^^^^^^^^^^
+click.exceptions.ClickException: SSH command failed.
+
+2026-11-27 11:23:22,641\tERR updater.py:193 -- Error message: SSH command failed.
+"""
+
+
 def test_why_no_node_comes_is_read_from_the_autoscalers_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,8 +220,9 @@ def test_why_no_node_comes_is_read_from_the_autoscalers_log(
     lines = ["INFO node_provider.py:485 -- Launching 1 nodes of type core."]
     lines += [f"2026-11-26 18:33:56,215\tINFO node_provider.py:491 -- {refused}"] * 2
     (tmp_path / "monitor.log").write_text("\n".join(lines))
-    (tmp_path / "monitor.out").write_text("[1/7]\n\x1b[36mcurl\x1b[39m: (6) no host\n\n")
-    assert ray_private.autoscaler_news() == [refused, "[1/7]", "curl: (6) no host"]
+    (tmp_path / "monitor.out").write_text(SETS_UP)
+    failing = ["(1/2) pip install x", "curl: (6) no host"]
+    assert ray_private.autoscaler_news() == [refused, "[6/7] Running setup commands", *failing]
 
 
 def test_the_schema_and_the_defaults_of_cluster_files() -> None:

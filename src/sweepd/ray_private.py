@@ -314,13 +314,22 @@ def autoscaler_news() -> list[str]:
     private part, returns an empty list.
     """
     log, out = (_COLOUR.sub("", _log(f"monitor.{kind}", 100_000)) for kind in ("log", "out"))
-    last = list(dict.fromkeys(reversed(_NO_NODE.findall(log))))[:3]  # each once
-    running = [line for line in out.splitlines() if line.strip()]
-    return [*reversed(last), *(line[-200:].strip() for line in running[-3:])]
+    words = _RAYS_OWN.sub("", out).splitlines()
+    running = [line[-200:].strip() for line in words if line.strip()]
+    # Each once: several nodes are set up at a time.
+    last = [[*dict.fromkeys(reversed(one))][:3] for one in (_NO_NODE.findall(log), running)]
+    return [line for lines in last for line in reversed(lines)]
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NO_NODE = re.compile(r"Failed to launch .*|failed to install ray.*|Ray installation failed.*")
+_RAYS_OWN = re.compile(
+    r"^\S+ \S+\t(?:V+INFO|V*ERR|WARN|INFO log_timer)\b.*\n(?:  .*\n|[\w.]+: .*\n\n)*"
+    r"|^\S+ \S+\tINFO \S+ -- ",
+    re.MULTILINE,
+)
+"""What the autoscaler says beside the commands that it runs, tracebacks included, and what it puts
+before the name of each."""
 
 
 def nodes_and_types() -> list[tuple[str, Mapping[str, float]]]:

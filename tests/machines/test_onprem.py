@@ -25,6 +25,14 @@ ray:
   setup_commands:
     - echo 'export PATH={Path(sys.executable).parent}:$PATH' >> ~/.bashrc
 """
+HEAD_WITHOUT_CORES = """
+  head_start_ray_commands:
+    - ray stop
+    - >-
+      ray start --head --num-cpus=0 --port=6379 --object-manager-port=8076
+      --autoscaling-config=~/ray_bootstrap_config.yaml --dashboard-host=127.0.0.1
+  worker_setup_commands: ["echo no wheel for this Python >&2; exit 7"]
+"""
 GRID = """
 name: NAME
 task: {name: mine.py:Slow, n: 2, value_range: 64, nap: 1, mark: /mnt/NAME}
@@ -66,6 +74,18 @@ def launched(lab: Shell, running: Running, name: str, cluster: str) -> subproces
         if "running:" in line and "step" in line:
             return client
     raise AssertionError("".join(lines))
+
+
+def test_a_worker_whose_setup_fails_ends_the_launch(lab: Shell) -> None:
+    """It says what the worker's setup said last, and the cluster is taken down."""
+    own = CLUSTER.replace("AFTER", "down").replace("name: lab", "name: failing")
+    own = own.replace("results:", "start_seconds: 60\nresults:") + HEAD_WITHOUT_CORES
+    lab.write("failing.yaml", own)
+    lab.write("waiting.yaml", GRID.replace("NAME", "waiting"))
+    told = lab.run("launch", "waiting.yaml", "--cluster", "failing.yaml", "--yes", exits=3).stderr
+    assert "no node that can run a trial has come" in told, told
+    assert "no wheel for this Python" in told and "start_seconds" in told, told
+    assert all(on(lab, machine, "pgrep -c raylet || true") == "0\n" for machine in (11, 12, 13))
 
 
 def test_from_nothing_to_nothing(lab: Shell, running: Running) -> None:
@@ -121,3 +141,4 @@ def test_from_nothing_to_nothing(lab: Shell, running: Running) -> None:
     assert not lab.rows("cluster", "status", "keep.yaml")
     rows = lab.sql("SELECT status, count(*) AS n FROM attempts GROUP BY ALL ORDER BY ALL")
     assert rows[0] == {"status": "completed", "n": 12}
+    assert {row["status"] for row in rows} <= {"completed", "interrupted"}

@@ -47,7 +47,7 @@ from stacked import stacked_step
 from torch.nn import functional as F
 
 from sweepd.grid.costs import costs, train_flops
-from sweepd.grid.registry import find_model, shipped_models
+from sweepd.grid.registry import find, shipped
 from sweepd.grid.settings import Evaluate, Precision, Stop, Train
 from sweepd.models.base import Model
 from sweepd.models.standard import Standard
@@ -352,7 +352,7 @@ def stacked(given: argparse.Namespace) -> None:
 
 def trained(task: Task, name: str, device: str, **settings: Any) -> list[torch.Tensor]:
     """Returns the weights after 40 steps."""
-    model = find_model(name, Path())(d=32, layers=2, heads=2)
+    model = find("model", name, Path())(d=32, layers=2, heads=2)
     run = training(task, model, device, steps=40, **settings)
     for _ in run.advance():
         pass
@@ -370,7 +370,7 @@ def prepare(device: str, gpus: float) -> None:
 def repeats(given: argparse.Namespace) -> None:
     print("after 40 steps, twice the same: are the weights the same to the last bit?")
     print(f"{'model':<10} {'task':<14} precision  twice  recorded")
-    for entry in shipped_models():
+    for entry in shipped("model"):
         for task in (LIS(n=given.n), AdaptiveMemory()):
             for precision in ("fp32", "bf16"):
                 one, other, recorded = (

@@ -13,7 +13,7 @@ import torch
 from sweepd.check.cases import cases_of
 from sweepd.check.inspection import inspect
 from sweepd.grid.costs import costs
-from sweepd.grid.registry import find_model, find_task
+from sweepd.grid.registry import find
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.spec import parse_grid
 from sweepd.models.base import decoder
@@ -70,8 +70,8 @@ def test_the_scores_that_a_page_adds_to_a_task(tmp_path: Path) -> None:
 def trained(
     task: str, model: str, steps: int, d: int = 16, lr: float = 5e-3, **fields: int
 ) -> Training:
-    problem = find_task(task, EXAMPLES)(**fields)
-    architecture = find_model(model, EXAMPLES)(d=d)
+    problem = find("task", task, EXAMPLES)(**fields)
+    architecture = find("model", model, EXAMPLES)(d=d)
     found = costs(architecture, len(problem.vocab), problem.L, problem.capacity)
     training = Training(
         problem,
@@ -143,7 +143,7 @@ def test_examples_keep_their_promises(task: str, model: str, kinds: tuple[str, .
 def test_a_scan_is_the_recurrence() -> None:
     """The selective state space model computes log2(T) rounds. Its slow twin takes one step for
     each token."""
-    scan = sys.modules[find_model("ssm.py:Ssm", EXAMPLES).__module__].scan
+    scan = sys.modules[find("model", "ssm.py:Ssm", EXAMPLES).__module__].scan
     log_decay, added = -torch.rand(2, 11, 3, 4), torch.randn(2, 11, 3, 4)
     held, slow = torch.zeros(2, 3, 4), []
     for t in range(11):
@@ -157,7 +157,9 @@ def test_first_weights_are_decided_by_the_generator_also_where_torch_draws_them(
         torch.rand(3)  # whatever drew before
         before = torch.random.get_rng_state()
         generator = torch.Generator().manual_seed(seed)
-        model = find_model("lstm.py:Lstm", EXAMPLES)(d=8).build(5, 19, 20, generator)
+        model: torch.nn.Module = find("model", "lstm.py:Lstm", EXAMPLES)(d=8).build(
+            5, 19, 20, generator
+        )
         assert torch.equal(before, torch.random.get_rng_state())
         return model.state_dict()
 
@@ -185,7 +187,7 @@ def test_the_lstm_decodes_by_rerunning_what_it_would_say_in_parallel() -> None:
 
 def test_the_costs_of_the_lstm_are_counted() -> None:
     d, vocab, L = 16, 5, 19
-    found = costs(find_model("lstm.py:Lstm", EXAMPLES)(d=d), vocab, L, L + 1)
+    found = costs(find("model", "lstm.py:Lstm", EXAMPLES)(d=d), vocab, L, L + 1)
     assert {part.name: part.flops for part in found.parts} == {
         "lstm": 2 * L * 8 * d * d,
         "head": 2 * L * d * vocab,

@@ -123,9 +123,9 @@ def test_what_is_wrong(tmp_path: Path, mistake: str) -> None:
 SMALL = {"d": 8, "layers": 2, "heads": 2}
 
 
-@pytest.mark.parametrize("task", [entry.name for entry in registry.shipped_tasks()])
+@pytest.mark.parametrize("task", [entry.name for entry in registry.shipped("task")])
 def test_our_tasks_pass(task: str) -> None:
-    found = registry.find_task(task, Path())
+    found = registry.find("task", task, Path())
     required = {name: 6 for name, field in parameters(found).items() if field.default is REQUIRED}
     problem = found(**required)
     for check in CHECKS["task"].values():
@@ -133,11 +133,11 @@ def test_our_tasks_pass(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", ["lis", "adaptive_memory"])
-@pytest.mark.parametrize("model", [entry.name for entry in registry.shipped_models()])
+@pytest.mark.parametrize("model", [entry.name for entry in registry.shipped("model")])
 def test_our_models_pass(model: str, task: str) -> None:
-    kind = registry.find_task(task, Path())
-    problem = kind(values="reals") if task == "adaptive_memory" else kind()  # type: ignore[call-arg]
-    architecture = registry.find_model(model, Path())
+    kind = registry.find("task", task, Path())
+    problem = kind(values="reals") if task == "adaptive_memory" else kind()
+    architecture = registry.find("model", model, Path())
     small = {name: value for name, value in SMALL.items() if name in parameters(architecture)}
     network = Network(architecture(**small), problem)
     with torch.no_grad():

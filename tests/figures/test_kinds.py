@@ -19,7 +19,7 @@ from sweepd.figures.panels import MOST_PANELS, NothingToDraw
 from sweepd.figures.render import drawn
 from sweepd.figures.style import OTHERS, SHIPPED, WIDTHS, Look, marks, ordered
 from sweepd.grid.options import Settle
-from sweepd.grid.registry import shipped_models
+from sweepd.grid.registry import shipped
 from sweepd.listing import Row
 from sweepd.query.database import connect
 
@@ -167,7 +167,7 @@ def test_curves_have_every_check_and_the_end_of_what_ended_early(asked: Question
 def test_models_look_the_same_in_all_figures() -> None:
     assert len({colour for colour, _ in (*SHIPPED.values(), *OTHERS)}) == len(SHIPPED) + len(OTHERS)
     assert len({shape for _, shape in SHIPPED.values()}) == len(SHIPPED)
-    assert set(SHIPPED) == {entry.name for entry in shipped_models()}
+    assert set(SHIPPED) == {entry.name for entry in shipped("model")}
     models = ordered(["mine", "linear", "standard", "mine", "a"])
     assert models == ["standard", "linear", "a", "mine"]
     for models in (["linear"], ["standard", "linear"], ["linear", "mine"]):

@@ -68,7 +68,7 @@ def test_each_factor_has_a_name_and_a_text_of_its_own(factors: set[float]) -> No
     names = lengths.scores({"acc": "up", "loss": "down"}, sorted(factors))
     assert len(names) == len(factors) and set(names.values()) == {"up"}
     assert all(map(NAME.fullmatch, names))
-    assert json.loads(lengths.as_text(sorted(factors))) == sorted(factors)
+    assert json.loads(lengths.written(sorted(factors))[lengths.COLUMN]) == sorted(factors)
 
 
 def test_a_task_without_an_accuracy_is_scored_by_its_loss() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweepd.grid.plan import Plan, plan
-from sweepd.grid.registry import find_loop
+from sweepd.grid.registry import find
 from sweepd.grid.spec import json_schema, parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.grid.yamlfile import GridError
@@ -221,5 +221,5 @@ def test_the_schema_knows_it() -> None:
 
 def test_a_class_is_found_as_others_are(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(LOOP)
-    assert find_loop("mine.py:Mine", tmp_path).__name__ == "Mine"
-    assert replace(find_loop("mine.py:Mine", tmp_path)(hidden=4), n=5).n == 5
+    assert find("loop", "mine.py:Mine", tmp_path).__name__ == "Mine"
+    assert replace(find("loop", "mine.py:Mine", tmp_path)(hidden=4), n=5).n == 5

@@ -23,7 +23,7 @@ from sweepd.grid.costs import costs
 from sweepd.grid.fingerprint import current_code
 from sweepd.grid.options import RESERVED, column
 from sweepd.grid.plan import Plan, plan
-from sweepd.grid.registry import find_model, find_task
+from sweepd.grid.registry import find
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial, competitors
@@ -88,8 +88,8 @@ def test_a_trial() -> None:
     assert trial.axes["lr"] == '{"at_d":32,"base":0.005,"max":0.01,"power":-0.5}'
     assert trial.axes["success"] is None
     assert list(trial.axes)[:4] == ["cot", "n", "value_range", "d"]
-    task = find_task(trial.task_name, Path())(**trial.values.task)
-    model = find_model(trial.model_name, Path())(**trial.values.model)
+    task = find("task", trial.task_name, Path())(**trial.values.task)
+    model = find("model", trial.model_name, Path())(**trial.values.model)
     found = costs(model, len(task.vocab), task.L, task.capacity)
     assert (trial.params, trial.flops) == (found.params, found.flops)
     assert trial.flops_weights == found.flops_weights

@@ -13,14 +13,7 @@ import pytest
 from sweepd.errors import UserError
 from sweepd.grid import user_files
 from sweepd.grid.plan import plan
-from sweepd.grid.registry import (
-    REQUIRED,
-    entry,
-    find_model,
-    find_task,
-    shipped_models,
-    shipped_tasks,
-)
+from sweepd.grid.registry import REQUIRED, entry, find, shipped
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.yamlfile import GridError
 from sweepd.trial.attempt import started
@@ -57,8 +50,8 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 
 def test_shipped() -> None:
-    tasks = {task.name: task for task in shipped_tasks()}
-    models = {model.name: model for model in shipped_models()}
+    tasks = {task.name: task for task in shipped("task")}
+    models = {model.name: model for model in shipped("model")}
     assert {"lis", "edit_distance", "arithmetic"} <= tasks.keys()
     assert {"standard", "sparse", "linear"} <= models.keys()
     assert not {"base", "__init__"} & (tasks.keys() | models.keys())
@@ -75,7 +68,7 @@ def test_one_is_found_without_importing_the_others() -> None:
     script = (
         "import sys; from pathlib import Path; import sweepd.grid.registry as r\n"
         "assert not {'torch', 'numpy', 'numba', 'pydantic'} & sys.modules.keys()\n"
-        "r.find_task('lis', Path())\n"
+        "r.find('task', 'lis', Path())\n"
         "print([m for m in sys.modules if m.startswith('sweepd.tasks.')], 'torch' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -90,9 +83,9 @@ def test_one_is_found_without_importing_the_others() -> None:
 
 def test_a_user_s_file(tmp_path: Path) -> None:
     path = write(tmp_path, "here/mine.py", MODEL)
-    found = find_model("here/mine.py:Mine", tmp_path)
-    assert found(d=8).window == 3  # type: ignore[attr-defined]
-    assert find_model(f"{path}:Mine", Path("/")) is found
+    found = find("model", "here/mine.py:Mine", tmp_path)
+    assert found(d=8).window == 3
+    assert find("model", f"{path}:Mine", Path("/")) is found
     described = entry("here/mine.py:Mine", found)
     assert described.summary == "My own attention."
     assert described.source == path
@@ -102,25 +95,25 @@ def test_a_user_s_file(tmp_path: Path) -> None:
 
 def test_a_changed_file_is_another_module(tmp_path: Path) -> None:
     write(tmp_path, "mine.py", MODEL)
-    before = find_model("mine.py:Mine", tmp_path)
+    before = find("model", "mine.py:Mine", tmp_path)
     write(tmp_path, "mine.py", MODEL.replace("= 3", "= 4"))
-    after = find_model("mine.py:Mine", tmp_path)
-    assert before(d=8).window == 3  # type: ignore[attr-defined]
-    assert after(d=8).window == 4  # type: ignore[attr-defined]
+    after = find("model", "mine.py:Mine", tmp_path)
+    assert before(d=8).window == 3
+    assert after(d=8).window == 4
 
 
 def test_a_user_s_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "my_pack_a/__init__.py", "")
     write(tmp_path, "my_pack_a/inner.py", TASK)
     monkeypatch.syspath_prepend(tmp_path)
-    assert find_task("my_pack_a.inner:Mine", Path("/"))(kind="b").size == 40  # type: ignore[call-arg]
+    assert find("task", "my_pack_a.inner:Mine", Path("/"))(kind="b").size == 40
 
 
 def test_files_beside_a_user_s_file_can_be_imported(tmp_path: Path) -> None:
     write(tmp_path, "beside_it_a.py", "WIDTH = 7")
     write(tmp_path, "mine.py", "from beside_it_a import WIDTH\n" + MODEL.replace("= 3", "= WIDTH"))
     before = list(sys.path)
-    assert find_model("mine.py:Mine", tmp_path)(d=8).window == 7  # type: ignore[attr-defined]
+    assert find("model", "mine.py:Mine", tmp_path)(d=8).window == 7
     assert sys.path == before
 
 
@@ -128,7 +121,7 @@ def test_a_file_with_the_name_of_a_library(tmp_path: Path) -> None:
     write(tmp_path, "mine.py", "import math\n" + MODEL)
     write(tmp_path, "math.py", "")
     with pytest.raises(UserError, match=r"`import math` would not read .*rename the file"):
-        find_model("mine.py:Mine", tmp_path)
+        find("model", "mine.py:Mine", tmp_path)
 
 
 HELPERS = {
@@ -161,8 +154,8 @@ def test_helpers_of_one_name_in_two_folders(tmp_path: Path) -> None:
     made = []
     for name in USES:
         for folder, width in folders.items():
-            made.append(find_model(f"{folder}/{name}.py:Mine", tmp_path)(d=8))
-            assert made[-1].window == width, (folder, name)  # type: ignore[attr-defined]
+            made.append(find("model", f"{folder}/{name}.py:Mine", tmp_path)(d=8))
+            assert made[-1].window == width, (folder, name)
     # What is pickled by reference is found in another process.
     code = "import pickle, sys, sweepd.grid.user_files\n"
     code += "print([one.window for one in pickle.load(sys.stdin.buffer)])"
@@ -189,14 +182,14 @@ def test_helpers_of_one_name_that_cannot_be_told_apart(
         write(tmp_path, f"{folder}/both.py", both)
         write(tmp_path, f"{folder}/aids_h.py", "")
     for name, helper in (("adds", "aids_f"), ("hidden", "aids_i")):
-        find_model(f"one/{name}.py:Mine", tmp_path)
+        find("model", f"one/{name}.py:Mine", tmp_path)
         with pytest.raises(UserError, match=rf"`import {helper}` would not read .*rename"):
-            find_model(f"two/{name}.py:Mine", tmp_path)
+            find("model", f"two/{name}.py:Mine", tmp_path)
         user_files._public.clear()
-    find_model("one/both.py:Mine", tmp_path)
+    find("model", "one/both.py:Mine", tmp_path)
     assert sys.modules["aids_h"] is sys.modules[sys.modules["aids_h"].__name__]
     with pytest.raises(UserError, match=r"both.py:2: .*aids_h is beside files .*one and .*two"):
-        find_model("two/both.py:Mine", tmp_path)
+        find("model", "two/both.py:Mine", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -220,15 +213,15 @@ def test_helpers_of_one_name_that_cannot_be_told_apart(
 def test_not_found(tmp_path: Path, name: str, message: str) -> None:
     write(tmp_path, "mine.py", TASK)
     with pytest.raises(UserError, match=message):
-        find_task(name, tmp_path)
+        find("task", name, tmp_path)
 
 
 def test_a_task_is_no_model(tmp_path: Path) -> None:
     write(tmp_path, "mine.py", TASK)
     with pytest.raises(UserError, match=r"Mine is no model: write .*Architecture"):
-        find_model("mine.py:Mine", tmp_path)
+        find("model", "mine.py:Mine", tmp_path)
     with pytest.raises(UserError, match="no model is named lis"):
-        find_model("lis", tmp_path)
+        find("model", "lis", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +250,7 @@ def test_unusable(tmp_path: Path, text: str, message: str) -> None:
     write(tmp_path, "mine.py", text)
     for _ in range(2):  # a module that failed leaves no half of itself behind
         with pytest.raises(UserError, match=message):
-            find_task("mine.py:Mine", tmp_path)
+            find("task", "mine.py:Mine", tmp_path)
 
 
 def test_a_model_needs_no_d(tmp_path: Path) -> None:
@@ -292,9 +285,9 @@ def test_a_model_needs_no_d(tmp_path: Path) -> None:
 PICKLING = """
 import pickle, sys
 from pathlib import Path
-from sweepd.grid.registry import find_loop
+from sweepd.grid.registry import find
 
-kept, loop = Path(sys.argv[2]), find_loop("here/mine.py:Loop", Path(sys.argv[1]))()
+kept, loop = Path(sys.argv[2]), find("loop", "here/mine.py:Loop", Path(sys.argv[1]))()
 if kept.exists():
     assert pickle.loads(kept.read_bytes()) == loop
 else:

@@ -15,8 +15,8 @@ from sweepd.grid.registry import parameters
 from sweepd.grid.spec import load_grid, parse_grid
 
 ROOT = Path(__file__).parents[2]
-TASKS = [entry.name for entry in registry.shipped_tasks()]
-MODELS = [entry.name for entry in registry.shipped_models()]
+TASKS = [entry.name for entry in registry.shipped("task")]
+MODELS = [entry.name for entry in registry.shipped("model")]
 
 
 def test_every_grid_is_shipped_and_tells_editors_of_its_schema() -> None:
@@ -39,7 +39,7 @@ def test_every_parameter_of_a_model_is_there_and_may_be_uncommented(
     model: str, tmp_path: Path
 ) -> None:
     text = starters.new_grid("lis", [model, "standard"], tmp_path)
-    fields = list(parameters(registry.find_model(model, tmp_path)))
+    fields = list(parameters(registry.find("model", model, tmp_path)))
     lines = [line.replace("# ", "", 1) if ": " in line else line for line in text.splitlines()]
     start = next(i for i, line in enumerate(lines) if line == f"  - name: {model}")
     block = yaml.safe_load("\n".join(lines[start : start + len(fields) + 1]))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from sweepd.grid.registry import find_model, shipped_models
+from sweepd.grid.registry import find, shipped
 from sweepd.models.base import Architecture, Attention, TransformerArchitecture
 from sweepd.models.delta import Delta
 from sweepd.models.dot_free import DotFree
@@ -175,9 +175,9 @@ def test_rotary_positions_are_refused_where_no_product_can_turn(
         kind(16, positions="rotary")
 
 
-@pytest.mark.parametrize("name", [model.name for model in shipped_models()])
+@pytest.mark.parametrize("name", [model.name for model in shipped("model")])
 def test_docstrings_tell_source_and_shapes(name: str) -> None:
-    docstring = inspect.getdoc(find_model(name, Path())) or ""
+    docstring = inspect.getdoc(find("model", name, Path())) or ""
     assert "\nSource: " in docstring
     _, _, flow = docstring.partition("\nExamples:\n")
     flow = " ".join(flow.split())

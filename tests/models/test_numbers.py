@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sweepd.grid.costs import costs
-from sweepd.grid.registry import find_model, shipped_models
+from sweepd.grid.registry import find, shipped
 from sweepd.models._backbone import NumberEmbedding, Transformer
 from sweepd.models.base import TransformerArchitecture
 from sweepd.models.standard import Standard
@@ -19,8 +19,8 @@ every_architecture = pytest.mark.parametrize(
     "architecture",
     [
         kind(d=16, layers=2, heads=2, positions="none")
-        for entry in shipped_models()
-        for kind in [cast("type[TransformerArchitecture]", find_model(entry.name, Path()))]
+        for entry in shipped("model")
+        for kind in [cast("type[TransformerArchitecture]", find("model", entry.name, Path()))]
         if issubclass(kind, TransformerArchitecture)
     ],
     ids=lambda architecture: type(architecture).__name__,

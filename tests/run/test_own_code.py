@@ -178,7 +178,7 @@ def test_a_worker_runs_the_code_of_the_launch(
             path.write_text("1 / 0\n")
 
     def level(base: Path) -> Any:
-        return registry.find_model("v1.py:Net", base)(d=8).level  # type: ignore[attr-defined]
+        return registry.find("model", "v1.py:Net", base)(d=8).level
 
     with ExitStack() as stack:
         base, note = worker()

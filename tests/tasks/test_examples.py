@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from sweepd.cli import application
-from sweepd.grid.registry import find_task, shipped_tasks
+from sweepd.grid.registry import find, shipped
 
-TASKS = [task.name for task in shipped_tasks()]
+TASKS = [task.name for task in shipped("task")]
 
 
 def docstring(name: str) -> str:
-    return inspect.getdoc(find_task(name, Path())) or ""
+    return inspect.getdoc(find("task", name, Path())) or ""
 
 
 def shown(name: str) -> tuple[list[str], list[str]]:

@@ -16,7 +16,7 @@ import torch
 from torture.survival import outcome
 
 from sweepd.grid.plan import plan
-from sweepd.grid.registry import shipped_models, shipped_tasks
+from sweepd.grid.registry import shipped
 from sweepd.grid.settings import Schedule
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
@@ -41,7 +41,7 @@ evaluate: {{check_every: 8, check_samples: 8, verdict_samples: 16}}
 seeds: [7]
 goal: loss < 1
 """
-TASKS, MODELS = ([entry.name for entry in shipped()] for shipped in (shipped_tasks, shipped_models))
+TASKS, MODELS = ([entry.name for entry in shipped(kind)] for kind in ("task", "model"))
 
 
 def run(folder: Path, trial: Trial, cuts: list[int]) -> tuple[Any, ...]:

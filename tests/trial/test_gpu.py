@@ -19,7 +19,7 @@ import torch
 from over import untimed
 from torch import Tensor
 
-from sweepd.grid.registry import find_model, shipped_models
+from sweepd.grid.registry import find, shipped
 from sweepd.grid.settings import Evaluate, Precision, Stop, Train
 from sweepd.models.base import Model, Transformer
 from sweepd.models.standard import Standard
@@ -33,7 +33,7 @@ from sweepd.trial.training import AHEAD, Batches, Training
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
-NAMES = [entry.name for entry in shipped_models()]
+NAMES = [entry.name for entry in shipped("model")]
 LIS_TASK = LIS(n=8)
 TASKS: list[Task] = [LIS_TASK, AdaptiveMemory(longest=8, length=40)]
 MODEL = Standard(d=16, layers=2, heads=2)
@@ -72,7 +72,7 @@ def same(one: Training, other: Training) -> bool:
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_repeats_and_so_it_does_recorded(name: str, task: Task, precision: Precision) -> None:
-    model = find_model(name, Path())(d=16, layers=2, heads=2, dropout=0.1)
+    model = find("model", name, Path())(d=16, layers=2, heads=2, dropout=0.1)
     runs = [
         started(task, model, precision=precision, compile=recorded)
         for recorded in (False, False, True)

@@ -236,9 +236,9 @@ def test_what_each_task_allows(task: Task, factors: Sequence[float]) -> None:
                 run.score_at(factor)
 
 
-@pytest.mark.parametrize("entry", registry.shipped_models(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", registry.shipped("model"), ids=lambda entry: entry.name)
 def test_what_each_model_allows(entry: registry.Entry) -> None:
-    kind: Any = registry.find_model(entry.name, Path())
+    kind: Any = registry.find("model", entry.name, Path())
     small = {name: value for name, value in SMALL.items() if name in entry.parameters}
     if "positions" not in entry.parameters:
         assert untrained(LIS4, kind(**small)).score_at(2.0).total

@@ -108,7 +108,7 @@ class Twice(nn.Module):
 
 def task_of(folder: Path, text: str, name: str) -> Any:
     (folder / "task.py").write_text(text)
-    return registry.find_task(f"task.py:{name}", folder)()
+    return registry.find("task", f"task.py:{name}", folder)()
 
 
 def scored(task: Any, model: nn.Module, rows: list[list[int]]) -> Score:

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from over import result_of, score_of, untimed
 from torch.nn import functional as F
 
-from sweepd.grid.registry import Entry, find_model, find_task, shipped_models, shipped_tasks
+from sweepd.grid.registry import Entry, find, shipped
 from sweepd.grid.settings import Evaluate, LrRule, Precision, Schedule, Stop, Train
 from sweepd.models.base import Architecture
 from sweepd.models.linear import Linear
@@ -82,18 +82,18 @@ LISTED: list[Task] = [
     AdaptiveMemory(longest=8, values="reals", length=12),
     SparseMemory(length=12),
 ]
-KINDS: list[Any] = [find_task(entry.name, Path()) for entry in shipped_tasks()]
+KINDS: list[Any] = [find("task", entry.name, Path()) for entry in shipped("task")]
 EVERY_TASK = [*LISTED, *(kind() for kind in KINDS if kind not in set(map(type, LISTED)))]
 SETTING = {"d": 8, "layers": 1, "heads": 2, "dropout": 0.2}
 
 
-@pytest.mark.parametrize("entry", shipped_models(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", shipped("model"), ids=lambda entry: entry.name)
 @pytest.mark.parametrize(
     ("schedule", "cut"), [*zip(get_args(Schedule), (2, 10, 14, 18), strict=True)]
 )
 def test_a_restored_snapshot_continues_bitwise(entry: Entry, schedule: Schedule, cut: int) -> None:
     train = Train(steps=20, batch_size=8, warmup=3, schedule=schedule)
-    kind: Any = find_model(entry.name, Path())
+    kind: Any = find("model", entry.name, Path())
     known = {name: value for name, value in SETTING.items() if name in entry.parameters}
     continues_bitwise(TASK, kind(**known), train, cut)
 

@@ -103,10 +103,10 @@ def maker(case: Case, base: Path) -> tuple[type, Callable[[], Any]]:
     """Returns the class that is inspected, and a function that makes what the checks look at. The
     user's code may raise in it. Raises UserError for a class that cannot be used."""
     if case.kind == "loop":
-        loop = registry.find_loop(case.where, base)
+        loop = registry.find("loop", case.where, base)
         return loop, lambda: Tryout(loop(**case.model))
-    task_class = registry.find_task(case.task_where, base)
-    model_class = registry.find_model(case.model_where, base)
+    task_class = registry.find("task", case.task_where, base)
+    model_class = registry.find("model", case.model_where, base)
     if case.kind == "task":
         return task_class, lambda: task_class(**case.task)
 

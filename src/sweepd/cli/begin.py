@@ -42,14 +42,14 @@ def tasks(as_json: AsJson = None) -> None:
     """List the tasks with their parameters."""
     from sweepd.grid import registry
 
-    _list(registry.shipped_tasks(), form_of(as_json))
+    _list(registry.shipped("task"), form_of(as_json))
 
 
 def models(as_json: AsJson = None) -> None:
     """List the models with their parameters."""
     from sweepd.grid import registry
 
-    _list(registry.shipped_models(), form_of(as_json))
+    _list(registry.shipped("model"), form_of(as_json))
 
 
 def schema() -> None:
@@ -72,7 +72,7 @@ def sample(
     from sweepd.trial.training import Stream, generator
 
     form = form_of(as_json)
-    [made] = _made({task: registry.find_task(task, Path())}, parsed(settings))
+    [made] = _made({task: registry.find("task", task, Path())}, parsed(settings))
     with _readable_errors(task):
         examples = list(made.examples(generator(seed, Stream.TEST, 0), count, Split.TEST))
     if form == "csv":
@@ -113,7 +113,8 @@ def flops(
 
     form, given = form_of(as_json), parsed(settings)
     L, batch_size = given.pop("L", None), given.pop("batch_size", Train().batch_size)
-    classes = {task: registry.find_task(task, Path()), model: registry.find_model(model, Path())}
+    here = Path()
+    classes = {task: registry.find("task", task, here), model: registry.find("model", model, here)}
     problem, architecture = _made(classes, given)
     with _readable_errors(task):
         size, capacity, vocab_size = problem.size, problem.capacity, len(problem.vocab)

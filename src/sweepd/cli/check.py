@@ -105,20 +105,20 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     """Returns the grid of one class and its partner, with the fields that --set names. A loop has
     no partner. Raises UserError or GridError for what cannot be such a grid."""
     from sweepd.grid import registry
+    from sweepd.grid.fingerprint import KINDS
     from sweepd.grid.metrics import directions
     from sweepd.grid.registry import REQUIRED, parameters
     from sweepd.grid.spec import parse_grid
     from sweepd.grid.yamlfile import GridError, dump
 
-    find = {"task": registry.find_task, "model": registry.find_model, "loop": registry.find_loop}
     kind = registry.kind_of(target, Path())
     other, usual = PARTNERS.get(kind, ("", ""))
     if partner and not other:
         raise UserError(f"--with {partner}: {target} is a training loop, which needs no partner")
     names = {kind: target, other: partner or usual}
-    classes = {block: find[block](names[block], Path()) for block in find if block in names}
+    classes = {k: registry.find(k, names[k], Path()) for k in KINDS if k in names}
     # The goal does not matter here, but a grid must have one that its task or loop reports.
-    metrics = directions(next(iter(classes.values())).metrics)  # type: ignore[attr-defined]
+    metrics = directions(next(iter(classes.values())).metrics)
     metric = "loss" if "loss" in metrics else next(iter(metrics))
     goal = f"{metric} {'>' if metrics[metric] == 'up' else '<'} 0.5"
     given = parsed(settings)

@@ -5,7 +5,7 @@ A plan refuses fields and metrics whose column has a name that is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import product
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 from sweepd.grid import lengths, metrics
 from sweepd.grid.axes import Block, Point
 from sweepd.grid.costs import Costs, train_flops
+from sweepd.grid.fingerprint import KINDS
 from sweepd.grid.metrics import Better
-from sweepd.grid.options import OF_ANSWERS, OF_CELLS, OF_SQL, RESERVED, Goal, column
-from sweepd.grid.spec import FINDERS, SETTINGS, Grid
+from sweepd.grid.options import OF_ANSWERS, OF_CELLS, OF_SQL, RESERVED, column
+from sweepd.grid.spec import SETTINGS, Grid
 from sweepd.grid.trials import Setting
 from sweepd.grid.yamlfile import Problem
 
@@ -28,23 +29,23 @@ MOST_PASSES = 100
 than the paper makes."""
 
 
-def repeated_looks(goal: Goal, stops: Sequence[Point]) -> Iterator[str]:
-    """Yields a warning for each `stop` block whose success mark is the goal itself. A trial may
-    then stop as solved on a score that only just meets the goal."""
-    for stop in stops:
+def doubts(
+    grid: Grid,
+    settings: Sequence[Setting | None],
+    all_costs: Sequence[Sequence[Costs | None]],
+    trains: Sequence[Point],
+) -> Iterator[str]:
+    """Yields warnings about trials of the built-in training. trains: all that may be trained."""
+    # A trial may stop as solved on a score that only just meets the goal.
+    for stop in grid.points("stop"):
         success = stop.value.success
-        if goal.metric == "acc" and success == goal.threshold:
+        if grid.goal.metric == "acc" and success == grid.goal.threshold:
             yield (
                 f"stop.success is the goal itself, {success:g}: every check is one more chance "
                 "to meet it by luck; set it higher"
             )
-
-
-def same_networks(
-    models: Sequence[Point], all_costs: Sequence[Sequence[Costs | None]]
-) -> Iterator[str]:
-    """Yields at most one warning a model, where two widths build networks of the same size."""
-    warned: set[str] = set()
+    # Two widths build networks of the same size: at most one warning a model.
+    models, warned = grid.points("model"), set[str]()
     for costs in all_costs:
         sizes: dict[tuple[Any, ...], int] = {}
         for model, cost in zip(models, costs, strict=True):
@@ -59,6 +60,25 @@ def same_networks(
                     f"{model.name}: d = {first} and d = {width} build networks of the same size "
                     f"({cost.params:,} parameters): is d used in its `build`?"
                 )
+    # A task setting has too few distinct inputs to mean anything.
+    samples = max(evaluate.value.verdict_samples for evaluate in grid.points("evaluate"))
+    draws = max(train.value.steps * train.value.batch_size for train in trains)
+    for setting in settings:
+        assert setting is not None
+        distinct = max(setting.distinct_inputs, 1.0)
+        passes = draws / (distinct * TRAIN_SHARE)
+        faults = []
+        if distinct * TEST_SHARE < samples:
+            faults.append(
+                f"a test of {samples} samples repeats the {distinct * TEST_SHARE:.0f} that "
+                "it may draw from, so its interval is too narrow"
+            )
+        if passes > MOST_PASSES:
+            faults.append(
+                f"training sees each of its inputs {passes:.0f} times and may memorise them"
+            )
+        if faults:
+            yield f"{setting.task} has about {distinct:.3g} distinct inputs: {'; '.join(faults)}"
 
 
 def cost_notes(
@@ -98,36 +118,27 @@ def cost_notes(
         )
 
 
-def few_inputs(
-    setting: Setting, trains: Sequence[Point], evaluates: Sequence[Point]
-) -> Iterator[str]:
-    """Yields at most one warning: a task setting has too few distinct inputs to mean anything."""
-    distinct = max(setting.distinct_inputs, 1.0)
-    samples = max(evaluate.value.verdict_samples for evaluate in evaluates)
-    draws = max(train.value.steps * train.value.batch_size for train in trains)
-    passes = draws / (distinct * TRAIN_SHARE)
-    faults = []
-    if distinct * TEST_SHARE < samples:
-        faults.append(
-            f"a test of {samples} samples repeats the {distinct * TEST_SHARE:.0f} that "
-            "it may draw from, so its interval is too narrow"
-        )
-    if passes > MOST_PASSES:
-        faults.append(f"training sees each of its inputs {passes:.0f} times and may memorise them")
-    if faults:
-        yield f"{setting.task} has about {distinct:.3g} distinct inputs: {'; '.join(faults)}"
-
-
 def clashes(grid: Grid) -> Iterator[Problem]:
-    """Yields a problem for each field and each metric whose name is taken. SQL reads the names of
-    columns without regard to case."""
+    """Yields a problem for each field and each metric whose name is taken, and for each metric that
+    two blocks call better in opposite ways. SQL reads the names of columns without regard to
+    case."""
     taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS, *OF_SQL)}
     taken |= dict.fromkeys(length_scores(grid), "a score at another length")
     own_scores = {name.lower(): block.name for block, name, _ in own_metrics(grid)}
     for score in ("acc", "chain_acc", "loss", "flops_to_goal", *own_scores):
         ends = (f"{score}_{end}" for end in ("min", "max", "least", "most"))
         taken |= dict.fromkeys(ends, f"an end of {score}, which answers tell")
-    yield from _of_metrics(grid, taken)
+    settings = {field.name for kind in SETTINGS.values() for field in fields(kind)}
+    of_metrics = {**dict.fromkeys(settings, "a setting of the built-in training"), **taken}
+    first: dict[str, tuple[Block, Better]] = {}
+    for block, name, better in own_metrics(grid):
+        of, way = first.setdefault(name, (block, better))
+        message = f"{block.name} has a metric {name}, the name of {of_metrics.get(name.lower())}"
+        if better != way:
+            message = f"{name} is better {better} for {block.name} and {way} for {of.name}"
+        if name.lower() in of_metrics or better != way:
+            place = grid.document.place(block.keys)
+            yield Problem(place, block.keys, f"{message}; rename it")
     taken |= {name: f"a metric of {block}" for name, block in own_scores.items()}
     for kind in ("train", "evaluate", "stop", "task", "model", "loop"):
         own: dict[str, tuple[str, str]] = {}
@@ -146,7 +157,7 @@ def unaskable(grid: Grid) -> Iterator[str]:
     """Yields a warning for each field and each metric that has the name of a column of answers.
     Some questions can't group by it, or be about it."""
     named = [(block, name, "metric") for block, name, _ in own_metrics(grid)]
-    for block in (block for kind in FINDERS for block in grid.blocks[kind]):
+    for block in (block for kind in KINDS for block in grid.blocks[kind]):
         named += [(block, name, "field") for name in block.axes]
     for block, name, kind in named:
         verbs = [verb for verb, columns in OF_ANSWERS.items() if name in columns]
@@ -159,22 +170,6 @@ def unaskable(grid: Grid) -> Iterator[str]:
                 f"{', '.join(f'`{verb}`' for verb in verbs)} can't {what}; rename the {kind} "
                 "before you train"
             )
-
-
-def _of_metrics(grid: Grid, taken: Mapping[str, str]) -> Iterator[Problem]:
-    """Yields a problem for each metric whose name is taken, and for each that two blocks call
-    better in opposite ways."""
-    settings = {field.name for kind in SETTINGS.values() for field in fields(kind)}
-    taken = {**dict.fromkeys(settings, "a setting of the built-in training"), **taken}
-    first: dict[str, tuple[Block, Better]] = {}
-    for block, name, better in own_metrics(grid):
-        of, other = first.setdefault(name, (block, better))
-        message = f"{block.name} has a metric {name}, the name of {taken.get(name.lower())}"
-        if better != other:
-            message = f"{name} is better {better} for {block.name} and {other} for {of.name}"
-        if name.lower() in taken or better != other:
-            place = grid.document.place(block.keys)
-            yield Problem(place, block.keys, f"{message}; rename it")
 
 
 def own_metrics(grid: Grid) -> Iterator[tuple[Block, str, Better]]:

@@ -14,7 +14,7 @@ import re
 import traceback
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product
@@ -159,21 +159,21 @@ def read_block(
     """Returns one block of the dataclass `cls`, read from `raw`. Returns None if it has problems,
     which the document then holds."""
     kind = str(keys[0])
-    values = read_fields(document, parameters(cls), raw, keys, name or kind)
-    points = None if values is None else _points(document, cls, values, keys)
-    if values is None or points is None:
+    found = _read_points(document, cls, raw, keys, name or kind)
+    if found is None:
         return None
+    values, points = found
     axes = {field: tuple(point.value for point in axis) for field, axis in values.items()}
     of_block = tuple(replace(point, kind=kind, name=name, where=where) for point in points)
     return Block(name, cls, axes, of_block, keys, where, alias)
 
 
-def read_fields(
-    document: Document, fields: Fields, raw: Any, keys: Keys, what: str
-) -> dict[str, list[Point]] | None:
-    """Returns the values of every field, in the order of the fields, or None if there are
-    problems."""
-    before = len(document.problems)
+def _read_points(
+    document: Document, cls: type, raw: Any, keys: Keys, what: str
+) -> tuple[dict[str, list[Point]], list[Point]] | None:
+    """Returns the values of every field of a dataclass, in their order, and every combination of
+    them. Returns None if there are problems, such as that the dataclass refuses a combination."""
+    fields, before = parameters(cls), len(document.problems)
     if not has_keys(document, fields, raw, keys, what):
         return None
     choices = {
@@ -183,7 +183,19 @@ def read_fields(
         for name, parameter in fields.items()
         if name in raw or parameter.default is not REQUIRED
     }
-    return choices if len(document.problems) == before else None
+    if len(document.problems) > before:
+        return None
+    points = []
+    for combination in product(*choices.values()):
+        point = dict(zip(choices, combination, strict=True))
+        written = {name: choice.keys for name, choice in point.items()}
+        try:
+            value = cls(**{name: choice.value for name, choice in point.items()})
+        except Exception as error:  # a user's class may raise anything
+            document.refuse(blamed(str(error), written, keys), reason(error))
+        else:
+            points.append(Point(value, keys, written))
+    return (choices, points) if len(document.problems) == before else None
 
 
 def has_keys(document: Document, fields: Fields, raw: Any, keys: Keys, what: str) -> bool:
@@ -238,33 +250,14 @@ def _read_value(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Poi
         for key, value in raw.items()
     )
     if isinstance(raw, dict) and rule and not is_axis:
-        choices = read_fields(document, parameters(rule), raw, keys, str(keys[-1]))
-        points = choices and _points(document, rule, choices, keys)
-        return [Point(point.value, keys) for point in points or ()]
+        _, points = _read_points(document, rule, raw, keys, str(keys[-1])) or ({}, [])
+        return [Point(point.value, keys) for point in points]
     try:
         return [Point(scalar(scalars, raw), keys)]
     except ValueError as error:
         hint = f", or a mapping of {', '.join(parameters(rule))}" if rule else ""
         document.refuse(keys, f"{error}{hint}")
         return []
-
-
-def _points(
-    document: Document, cls: type, choices: Mapping[str, Sequence[Point]], keys: Keys
-) -> list[Point] | None:
-    """Returns every combination of the choices, or None if the dataclass refuses one of them."""
-    points = []
-    before = len(document.problems)
-    for combination in product(*choices.values()):
-        point = dict(zip(choices, combination, strict=True))
-        written = {name: choice.keys for name, choice in point.items()}
-        try:
-            value = cls(**{name: choice.value for name, choice in point.items()})
-        except Exception as error:  # a user's class may raise anything
-            document.refuse(blamed(str(error), written, keys), reason(error))
-        else:
-            points.append(Point(value, keys, written))
-    return points if len(document.problems) == before else None
 
 
 def reason(error: Exception) -> str:
@@ -315,7 +308,8 @@ def scalar(kind: Any, raw: Any) -> Any:
 def misread(raw: Any, value: Any) -> str:
     """Returns why `raw` must not be read as this value, though pydantic does, or ""."""
     if isinstance(value, bool) != isinstance(raw, bool):
-        return f"must be {'true or false' if isinstance(value, bool) else _NO_BOOL}"
+        wanted = "true or false" if isinstance(value, bool) else "a number, not true or false"
+        return f"must be {wanted}"
     if isinstance(value, float) and not math.isfinite(value):
         return "must be a finite number"
     if isinstance(value, int) and abs(value) > LARGEST_INT:
@@ -324,7 +318,6 @@ def misread(raw: Any, value: Any) -> str:
 
 
 _SMALLER = "a whole number from -2^53 to 2^53"
-_NO_BOOL = "a number, not true or false"
 
 
 def count(raw: Any) -> int:
@@ -335,25 +328,24 @@ def count(raw: Any) -> int:
     return max(1, sum(map(count, raw))) if isinstance(raw, list) else 1
 
 
-def field_schema(parameter: Parameter) -> dict[str, Any]:
-    """Returns the JSON Schema of a field: a value, or a list of them (an axis)."""
-    scalars, rule = alternatives(parameter.type)
-    one: dict[str, Any] = adapter(scalars).json_schema()
-    if rule:
-        one = {"anyOf": [one, block_schema(parameters(rule), {})]}
-    schema = {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
-    default = parameter.default
-    return schema if default is REQUIRED else schema | {"default": plain(default)}
-
-
 def block_schema(fields: Fields, named: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the JSON Schema of a mapping of these fields and of those in `named`, which are
-    required."""
-    required = [name for name, parameter in fields.items() if parameter.default is REQUIRED]
+    required. Each of these fields takes a value, or a list of them (an axis)."""
+    properties, required = {**named}, [*named]
+    for name, parameter in fields.items():
+        scalars, rule = alternatives(parameter.type)
+        one: dict[str, Any] = adapter(scalars).json_schema()
+        if rule:
+            one = {"anyOf": [one, block_schema(parameters(rule), {})]}
+        properties[name] = {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+        if parameter.default is REQUIRED:
+            required.append(name)
+        else:
+            properties[name]["default"] = plain(parameter.default)
     return {
         "type": "object",
-        "properties": {**named, **{name: field_schema(fields[name]) for name in fields}},
-        "required": [*named, *required],
+        "properties": properties,
+        "required": required,
         "additionalProperties": False,
     }
 

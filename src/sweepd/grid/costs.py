@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING
@@ -82,48 +82,35 @@ def _count(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs
         parts = tuple(architecture.parts(vocab_size, L))
         kept, shared = architecture.kept_floats(vocab_size, L)
         uncounted = architecture.uncounted(vocab_size, L)
+    params = sum(parameter.numel() for parameter in model.parameters())
+    state_bytes, decodes = architecture.state_bytes(vocab_size, L), can_decode(model)
+    # A state that the architecture does not state is measured: that of the model on the meta
+    # device, or of a real one where decoding needs numbers.
+    if state_bytes is None and decodes:
+        rows = torch.zeros(1, L, dtype=torch.long if vocab_size else torch.float32)
+        try:
+            with on_meta():
+                state_bytes = occupied(held_after(model, rows.to("meta"), L))
+        except Exception:  # a user's code may raise anything
+            # Such as NotImplementedError, for a task that decodes nothing.
+            with suppress(Exception):
+                if params <= MOST_BUILT:
+                    real = architecture.build(vocab_size, L, capacity, torch.Generator())
+                    state_bytes = occupied(held_after(real, rows, L))
     return Costs(
-        params=sum(parameter.numel() for parameter in model.parameters()),
+        params=params,
         flops=sum(part.flops for part in parts),
         flops_weights=sum(part.flops_weights for part in parts),
-        state_bytes=_state_bytes(architecture, model, vocab_size, L, capacity),
+        state_bytes=state_bytes,
         row_floats=kept + 2 * L * (vocab_size or 1),
         batch_floats=shared,
         parts=parts,
         uncounted=uncounted,
-        reruns=not can_decode(model),
+        reruns=not decodes,
     )
 
 
 _kept = functools.lru_cache(maxsize=10_000)(_count)
-
-
-def _state_bytes(
-    architecture: Model, model: nn.Module, vocab_size: int, L: int, capacity: int
-) -> int | None:
-    """Returns the bytes of the decoding state that an architecture states. Where it states none,
-    the state of `model`, which lies on the meta device, is measured, or that of a real one where
-    decoding needs numbers."""
-    import torch
-
-    from sweepd.models._meta import on_meta
-    from sweepd.models.base import can_decode
-
-    stated = architecture.state_bytes(vocab_size, L)
-    if stated is not None or not can_decode(model):
-        return stated
-    rows = torch.zeros(1, L, dtype=torch.long if vocab_size else torch.float32)
-    try:
-        with on_meta():
-            return occupied(held_after(model, rows.to("meta"), L))
-    except Exception:  # a user's code may raise anything
-        if sum(parameter.numel() for parameter in model.parameters()) > MOST_BUILT:
-            return None
-    try:
-        real = architecture.build(vocab_size, L, capacity, torch.Generator())
-        return occupied(held_after(real, rows, L))
-    except Exception:  # such as NotImplementedError, for a task that decodes nothing
-        return None
 
 
 def held_after(model: nn.Module, tokens_1T: Tensor, prefix: int) -> list[Tensor]:

@@ -21,12 +21,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from sweepd import cache
 from sweepd.errors import UserError
 
 Kind = Literal["task", "model", "loop"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 Class = tuple[Kind, str]
 """The kind and the name of a class that a trial runs, as a grid writes it: `("task", "lis")`."""
 
@@ -70,8 +71,14 @@ def _parsed(text: str) -> Parsed:
         digest, imports = json.loads(kept)
         return digest, tuple((level, module, tuple(names)) for level, module, names in imports)
     tree = ast.parse(text)
-    bound = sorted(set(_bound_from_sweepd(tree)))
-    parsed = _hex("".join([*_canonical(tree), *bound])), tuple(_imports(tree))
+    # Each name that the file imports from sweepd, with its alias in the file.
+    bound = {
+        f" {alias.name.rpartition('.')[2]} as {alias.asname}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom) and _is_from_sweepd(node)
+        for alias in node.names
+    }
+    parsed = _hex("".join([*_canonical(tree), *sorted(bound)])), tuple(_imports(tree))
     cache.keep(name, json.dumps(parsed).encode())
     return parsed
 
@@ -125,7 +132,11 @@ def fingerprint(files: Iterable[Path], base: Path) -> Code:
 
     Raises UserError for a file that cannot be read or is not Python.
     """
-    digests = {_shown(path, base): _parse(path)[0] for path in files}
+    digests = {}
+    for path in files:
+        folder = next((f for f in (PACKAGE, base.absolute()) if path.is_relative_to(f)), None)
+        shown = path.relative_to(folder) if folder else path
+        digests[shown.as_posix()] = _parse(path)[0]
     return Code(_hex(" ".join(sorted(digests.values()))), digests)
 
 
@@ -167,27 +178,24 @@ def program_files(where: str, base: Path) -> dict[str, Path]:
     return found
 
 
-def _program_code(where: str, base: Path) -> Code:
-    """Returns the code of a program: its block without its fields, and the content of its files."""
-    block = json.loads(where)
-    block.pop("files", None)
-    digests = {"the grid's `program`": _hex(json.dumps(block, sort_keys=True))}
-    for name, path in program_files(where, base).items():
-        if path.stat().st_size > MOST_BYTES:
-            raise UserError(
-                f"{path}: more than {MOST_BYTES:,} bytes, of which results would keep a copy; give "
-                "the program its data by a field or an absolute path"
-            )
-        digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    return Code(_hex(json.dumps(digests, sort_keys=True)), digests)
-
-
 def trial_code(classes: Iterable[Class], base: Path) -> Code:
-    """Returns the code that trials of a task and a model, or of a loop, run. Raises
-    FileNotFoundError as `source` does, and UserError as `fingerprint` does."""
+    """Returns the code that trials of a task and a model, or of a loop, run: of a program its block
+    without its fields, and the content of its files. Raises FileNotFoundError as `source` does, and
+    UserError as `fingerprint` does."""
     for _, where in classes:
-        if is_program(where):
-            return _program_code(where, base)
+        if not is_program(where):
+            continue
+        block = json.loads(where)
+        block.pop("files", None)
+        digests = {"the grid's `program`": _hex(json.dumps(block, sort_keys=True))}
+        for name, path in program_files(where, base).items():
+            if path.stat().st_size > MOST_BYTES:
+                raise UserError(
+                    f"{path}: more than {MOST_BYTES:,} bytes, of which results would keep a copy; "
+                    "give the program its data by a field or an absolute path"
+                )
+            digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+        return Code(_hex(json.dumps(digests, sort_keys=True)), digests)
     sources = {kind: source(kind, where, base) for kind, where in classes}
     roots = LOOP if "loop" in sources else TRAINING
     return fingerprint(trial_files(*sources.values(), roots=roots), base)
@@ -230,13 +238,6 @@ def _module_source(name: str) -> Path | None:
     except (ImportError, ValueError):
         return None
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
-
-
-def _shown(path: Path, base: Path) -> str:
-    for folder in (PACKAGE, base.absolute()):
-        if path.is_relative_to(folder):
-            return path.relative_to(folder).as_posix()
-    return path.as_posix()
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str, tuple[str, ...]]]:
@@ -315,28 +316,20 @@ def _canonical(node: ast.AST) -> Iterator[str]:
         yield f" {name}="
         if isinstance(value, list):
             for item in _joined(value) if isinstance(node, ast.JoinedStr) else value:
-                if not _without_effect(item):
-                    yield from _canonical(item) if isinstance(item, ast.AST) else (ascii(item),)
-                    yield ","
+                match item:
+                    case ast.Expr(value=ast.Constant(value=str())):
+                        continue  # a docstring, or a text after a field
+                    case ast.Import() | ast.ImportFrom() if _is_from_sweepd(item):
+                        continue  # of which `_parsed` takes the names
+                    case ast.If(test=ast.Name("TYPE_CHECKING"), orelse=[]):
+                        continue  # what only a type checker reads
+                yield from _canonical(item) if isinstance(item, ast.AST) else (ascii(item),)
+                yield ","
         elif isinstance(value, ast.AST):
             yield from _canonical(value)
         else:
             yield f"{type(value).__name__} {value!a}"
     yield ")"
-
-
-def _without_effect(node: object) -> bool:
-    """Returns whether a statement changes nothing that a trial computes. It is then a bare string
-    (a docstring, or one after a field), an import from sweepd (see `_bound_from_sweepd`), or what
-    only a type checker reads."""
-    match node:
-        case ast.Expr(value=ast.Constant(value=str())):
-            return True
-        case ast.Import() | ast.ImportFrom():
-            return _is_from_sweepd(node)
-        case ast.If(test=ast.Name("TYPE_CHECKING"), orelse=[]):
-            return True
-    return False
 
 
 def _is_from_sweepd(node: ast.Import | ast.ImportFrom) -> bool:
@@ -346,15 +339,6 @@ def _is_from_sweepd(node: ast.Import | ast.ImportFrom) -> bool:
         modules = [alias.name for alias in node.names]
     firsts = {module.partition(".")[0] for module in modules}
     return firsts == {PACKAGE.name}
-
-
-def _bound_from_sweepd(tree: ast.Module) -> Iterator[str]:
-    """Yields each name that a file imports from sweepd, with its alias in the file."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom) and _is_from_sweepd(node):
-            yield from (
-                f" {alias.name.rpartition('.')[2]} as {alias.asname}" for alias in node.names
-            )
 
 
 def _joined(parts: list[ast.expr]) -> list[ast.expr]:

@@ -27,14 +27,10 @@ SCORED: Mapping[str, Better] = {"acc": "up", "loss": "down"}
 the first of them that it reports."""
 
 
-def as_text(factors: Sequence[float]) -> str:
-    """Returns the factors as one text, which is both YAML and JSON: `[1.5, 2]`."""
-    return f"[{', '.join(f'{factor:g}' for factor in factors)}]"
-
-
 def written(factors: Sequence[float]) -> dict[str, str]:
-    """Returns what the factors add to a trial's columns: nothing where there are none."""
-    return {COLUMN: as_text(factors)} if factors else {}
+    """Returns what the factors add to a trial's columns: nothing where there are none, else one
+    text, which is both YAML and JSON: `[1.5, 2]`."""
+    return {COLUMN: f"[{', '.join(f'{one:g}' for one in factors)}]"} if factors else {}
 
 
 def scored(metrics: Mapping[str, Better]) -> str | None:

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweepd.errors import UserError
 from sweepd.grid import lengths
-from sweepd.grid.advice import (
-    clashes,
-    cost_notes,
-    few_inputs,
-    length_scores,
-    own_metrics,
-    repeated_looks,
-    same_networks,
-    unaskable,
-)
+from sweepd.grid.advice import clashes, cost_notes, doubts, length_scores, own_metrics, unaskable
 from sweepd.grid.axes import Point, reason
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Class, Code, trial_code
@@ -28,7 +19,7 @@ from sweepd.grid.metrics import Better
 from sweepd.grid.options import column
 from sweepd.grid.settings import LrRule, Train
 from sweepd.grid.spec import Grid
-from sweepd.grid.trials import LoopFacts, Setting, Trial, loop_facts, loop_trials, trained_trials
+from sweepd.grid.trials import Setting, Trial, loop_facts, loop_trials, trained_trials
 from sweepd.grid.user_files import undisturbed
 from sweepd.grid.yamlfile import GridError, Keys, Problem
 
@@ -192,7 +183,7 @@ class _Planner:
                 return
             yield replace(part, value=value)
 
-    def facts(self, part: Point) -> LoopFacts | None:
+    def facts(self, part: Point) -> dict[str, Any] | None:
         try:
             return loop_facts(part.value)
         except Exception as error:  # a user's loop may raise anything
@@ -206,27 +197,50 @@ class _Planner:
             [self.costs(setting, model) if setting else None for model in self.models]
             for setting in settings
         ]
-        self.refuse_rates()
-        self.refuse_budgets(all_costs)
-        codes = self.codes()
+        # An lr rule is a power of `d`. Its model may have no `d`, or the power may be too large.
+        all_trains = (*self.trains, *self.longer_trains)
+        for train, model in product(all_trains, self.models):
+            d = getattr(model.value, "d", None)
+            if d is None and isinstance(train.value.lr, LrRule):
+                message = f"a rule goes by d, which {model.name} does not have; write a number"
+                self.refuse(train.written["lr"], f"{message}, such as train: {{lr: 1e-3}}")
+                continue
+            try:
+                train.value.peak_lr(d)
+            except ArithmeticError:
+                message = f"the rate at d = {d} cannot be computed; choose a milder power"
+                self.refuse(train.written["lr"], message)
+        # A budget of training FLOPs has to pay for a step of every trial.
+        found = (cost for task_costs in all_costs for cost in task_costs if cost)
+        dearest = max((cost.flops for cost in found), default=0)
+        needed = train_flops(
+            dearest, max((train.value.batch_size for train in self.trains), default=0)
+        )
+        for stop in self.stops:
+            if (given := stop.value.flops) is not None and given < needed:
+                message = f"{given:g} FLOPs are less than the {needed:.4g} of the dearest step"
+                self.refuse(stop.written["flops"], message)
+        # The code of each pair of a task and a model, by their names.
+        codes: dict[tuple[str, str], Code] = {}
+        names = ({part.name: part.where for part in parts} for parts in (self.tasks, self.models))
+        for (task, task_where), (name, where) in product(*(each.items() for each in names)):
+            if code := self.code(("task", task_where), ("model", where)):
+                codes[task, name] = code
         if self.grid.lengths and not length_scores(self.grid):
             self.refuse((lengths.KEY,), "no task of the grid reports acc or loss; leave it out")
         if self.problems:
             raise GridError(self.problems)
-        self.warned += repeated_looks(self.grid.goal, self.stops)
-        self.warned += same_networks(self.models, all_costs)
+        self.warned += doubts(self.grid, settings, all_costs, all_trains)
         for setting, task_costs in zip(settings, all_costs, strict=True):
             assert setting is not None
-            all_trains = (*self.trains, *self.longer_trains)
-            self.warned += few_inputs(setting, all_trains, self.evaluates)
             for model, cost in zip(self.models, task_costs, strict=True):
                 assert cost is not None
-                code = codes[setting.task.name, model.name].digest
+                digest = codes[setting.task.name, model.name].digest
                 for trains, seeds, on_demand in self.rounds(self.trains, self.longer_trains):
                     for each in product(trains, self.evaluates, self.stops):
                         factors = self.grid.lengths
                         yield from trained_trials(
-                            setting, model, cost, code, each, factors, seeds, on_demand=on_demand
+                            setting, model, cost, digest, each, factors, seeds, on_demand=on_demand
                         )
         if self.grid.lengths:
             times = ", ".join(f"{factor:g}" for factor in self.grid.lengths)
@@ -301,41 +315,6 @@ class _Planner:
         counts = (found.params, found.flops, found.flops_weights, found.state_bytes or 0)
         if max(counts) > LARGEST_COUNT:
             self.refuse(part.keys, f"{part} has too many parameters or FLOPs to count")
-        return found
-
-    def refuse_rates(self) -> None:
-        """Refuses an lr rule that cannot be computed. A rule is a power of `d`. Its model may have
-        no `d`, or the power may be too large."""
-        for train, model in product([*self.trains, *self.longer_trains], self.models):
-            d = getattr(model.value, "d", None)
-            if d is None and isinstance(train.value.lr, LrRule):
-                message = f"a rule goes by d, which {model.name} does not have; write a number"
-                self.refuse(train.written["lr"], f"{message}, such as train: {{lr: 1e-3}}")
-                continue
-            try:
-                train.value.peak_lr(d)
-            except ArithmeticError:
-                message = f"the rate at d = {d} cannot be computed; choose a milder power"
-                self.refuse(train.written["lr"], message)
-
-    def refuse_budgets(self, all_costs: Sequence[Sequence[Costs | None]]) -> None:
-        """Refuses a budget of training FLOPs that does not pay for a step of every trial."""
-        found = (cost for task_costs in all_costs for cost in task_costs if cost)
-        dearest = max((cost.flops for cost in found), default=0)
-        batch = max((train.value.batch_size for train in self.trains), default=0)
-        needed = train_flops(dearest, batch)
-        for stop in self.stops:
-            if (given := stop.value.flops) is not None and given < needed:
-                message = f"{given:g} FLOPs are less than the {needed:.4g} of the dearest step"
-                self.refuse(stop.written["flops"], message)
-
-    def codes(self) -> dict[tuple[str, str], Code]:
-        """Returns the code of each pair of a task and a model, by their names."""
-        found = {}
-        names = ({part.name: part.where for part in parts} for parts in (self.tasks, self.models))
-        for (task, task_where), (model, model_where) in product(*(each.items() for each in names)):
-            if code := self.code(("task", task_where), ("model", model_where)):
-                found[task, model] = code
         return found
 
     def code(self, *classes: Class) -> Code | None:

@@ -229,7 +229,7 @@ def read_program(
     except ValueError as error:
         refuse("program", str(error))
         return None
-    for name, message in (*_misnamed(own, derived), *_unseen(own, derived, named)):
+    for name, message in _faults(own, derived, named):
         refuse(name, message)
     for name in named:
         if name not in own and name not in GIVEN:
@@ -248,8 +248,10 @@ def read_program(
     return (where, class_of(program, axes), axes) if len(document.problems) == before else None
 
 
-def _misnamed(own: Mapping[str, Any], derived: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yields each field whose name or value no field can have, with what is wrong."""
+def _faults(
+    own: Mapping[str, Any], derived: Mapping[str, str], named: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yields the fields that a program cannot have, each with what is wrong."""
     for name, value in own.items():
         if not name.isidentifier() or keyword.iskeyword(name) or name in (*GIVEN, "cost"):
             yield name, f"{name}: no field can be called so; rename it"
@@ -257,26 +259,16 @@ def _misnamed(own: Mapping[str, Any], derived: Collection[str]) -> Iterator[tupl
             yield name, f'{name} is a cost; derive it, as `{name}: "{{12 * width ** 2}}"`'
         elif isinstance(value, list) and any(map(is_derived, value)):
             yield name, "a derived value is no axis; write a field for each"
-
-
-def _unseen(
-    own: Collection[str], derived: Mapping[str, str], named: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """Yields each field that the program never sees, with what to do. It may see one by what is
-    derived from it."""
+    # The program has to see each field, or what is derived from it.
     seen = {*named, *COSTS}
     for name in derived.keys() & seen:
         with suppress(SyntaxError):  # refused where its value is computed
             tree = ast.parse(derived[name][1:-1].strip(), mode="eval")
             seen |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    for name in own:
-        if name not in seen:
-            near = closest(name, [one for one in named if one not in own and one not in GIVEN])
-            yield (
-                name,
-                f"the program never sees {name}{near}: write {{{name}}} in its command, or leave "
-                "it out",
-            )
+    for name in (one for one in own if one not in seen):
+        near = closest(name, [one for one in named if one not in own and one not in GIVEN])
+        hint = f"write {{{name}}} in its command, or leave it out"
+        yield name, f"the program never sees {name}{near}: {hint}"
 
 
 def is_derived(value: object) -> bool:

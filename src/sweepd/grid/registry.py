@@ -18,17 +18,13 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import fingerprint, metrics
 from sweepd.grid.fingerprint import Kind
 from sweepd.grid.user_files import USERS, module_of, own_classes, place_of_definition
-
-if TYPE_CHECKING:
-    from sweepd.models.base import Model
-    from sweepd.tasks.base import Task
 
 REQUIRED: Any = object()
 SCALARS = (int, float, str, bool, types.NoneType)
@@ -71,27 +67,11 @@ class Entry:
     source: Path
 
 
-def find_task(name: str, base: Path) -> type[Task]:
-    """Returns the class of a task. Raises UserError if there is none, or if it cannot be used."""
-    return cast("type[Task]", _find("task", name, base))
-
-
-def find_model(name: str, base: Path) -> type[Model]:
-    """Returns the class of a model. Raises UserError if there is none, or if it cannot be used."""
-    return cast("type[Model]", _find("model", name, base))
-
-
-def find_loop(name: str, base: Path) -> type:
-    """Returns the class of a user's own training loop. Raises UserError as `find_task` does."""
-    return _find("loop", name, base)
-
-
 def kind_of(name: str, base: Path) -> Kind:
     """Returns the kind of a class: a task, a model or a user's training loop. Raises UserError if
     it is none of these, or if there is no such class."""
-    kinds: tuple[Kind, ...] = ("task", "model")
     if not is_own(name):
-        for kind in kinds:
+        for kind in fingerprint.FOLDERS:
             if name in _shipped(kind):
                 return kind
         known = [*_shipped("task"), *_shipped("model")]
@@ -106,7 +86,7 @@ def kind_of(name: str, base: Path) -> Kind:
     where, _, class_name = name.rpartition(":")
     module = module_of(where, path)
     found = getattr(module, class_name, None)
-    for kind in kinds:
+    for kind in fingerprint.FOLDERS:
         if isinstance(found, type) and issubclass(found, _root(kind)):
             return kind
     if found is None:
@@ -140,14 +120,9 @@ def result_name(where: str, base: Path) -> str:
     return f"{Path(os.path.relpath(base / path, base)).as_posix()}:{name}"
 
 
-def shipped_tasks() -> list[Entry]:
-    """Returns the tasks that come with sweepd, sorted by name."""
-    return [entry(name, find_task(name, Path())) for name in _shipped("task")]
-
-
-def shipped_models() -> list[Entry]:
-    """Returns the models that come with sweepd, sorted by name."""
-    return [entry(name, find_model(name, Path())) for name in _shipped("model")]
+def shipped(kind: Kind) -> list[Entry]:
+    """Returns the tasks, or the models, that come with sweepd, sorted by name."""
+    return [entry(name, find(kind, name, Path())) for name in _shipped(kind)]
 
 
 def entry(name: str, found: type) -> Entry:
@@ -169,11 +144,13 @@ _held: dict[tuple[Kind, str, Path], type] = {}
 
 def hold(kind: Kind, name: str, base: Path) -> None:
     """Finds a class, and makes this process keep it as it is now, whatever becomes of its file.
-    Raises UserError as `find_task` does."""
-    _held[kind, name, base] = _find(kind, name, base)
+    Raises UserError as `find` does."""
+    _held[kind, name, base] = find(kind, name, base)
 
 
-def _find(kind: Kind, name: str, base: Path) -> type:
+def find(kind: Kind, name: str, base: Path) -> Any:
+    """Returns the class of a task, a model or a user's training loop. Raises UserError if there is
+    none, or if it cannot be used."""
     if held := _held.get((kind, name, base)):
         return held
     try:
@@ -216,9 +193,9 @@ def _unknown(kind: Kind, name: str, base: Path) -> UserError:
         return UserError(
             f"no {kind} is named {name}; write path/to/file.py:Name or package.module:Name"
         )
-    shipped = _shipped(kind)
+    known = _shipped(kind)
     return UserError(
-        f"no {kind} is named {name}{closest(name, shipped)}; there are {', '.join(shipped)}, "
+        f"no {kind} is named {name}{closest(name, known)}; there are {', '.join(known)}, "
         "and your own as path/to/file.py:Name or package.module:Name"
     )
 
@@ -289,17 +266,25 @@ def _fault(kind: Kind, found: type) -> str | None:
                 f"has a field {name} that is no int, float, str, bool, None or Literal of these; "
                 "what is no parameter of a grid has no type, or is a property"
             )
+    return None if kind == "model" else _stated_fault(kind, found, fields)
+
+
+def _stated_fault(kind: Kind, found: Any, fields: Mapping[str, Parameter]) -> str | None:
+    """Returns why a class with these fields can't be a task or a loop, or None."""
     if kind == "loop":
-        return _loop_fault(found, fields)
-    return _task_fault(found, fields) if kind == "task" else None
-
-
-def _task_fault(found: Any, fields: Mapping[str, Parameter]) -> str | None:
-    """Returns why a class with these fields can't be a task, or None."""
-    if not hasattr(found, "size_field"):
+        for name, what in GIVEN.items():
+            if not hasattr(found, name):
+                return f"lacks `{name}`: {what}"
+    elif not hasattr(found, "size_field"):
         return "lacks `size_field`, the name of the field that is its size"
     if found.size_field not in fields:
         return f"lacks the field {found.size_field!r}, which its `size_field` names"
+    if kind == "loop":
+        if not callable(found.start):
+            return f"has a `start` that cannot be called; give it {GIVEN['start']}"
+        if hasattr(found, "cost") and not callable(found.cost):
+            return "has a `cost` that cannot be called; rename it, or make it a method"
+        return metrics.fault(found.metrics)
     if not getattr(found, "metrics", None):
         return "lacks `metrics`, the names of what its evaluation reports"
     if wrong := metrics.fault(found.metrics):
@@ -312,25 +297,15 @@ def _task_fault(found: Any, fields: Mapping[str, Parameter]) -> str | None:
     return None
 
 
-def _loop_fault(found: Any, fields: Mapping[str, Parameter]) -> str | None:
-    """Returns why a class with these fields can't be a loop, or None."""
-    for name, what in GIVEN.items():
-        if not hasattr(found, name):
-            return f"lacks `{name}`: {what}"
-    if found.size_field not in fields:
-        return f"lacks the field {found.size_field!r}, which its `size_field` names"
-    if not callable(found.start):
-        return f"has a `start` that cannot be called; give it {GIVEN['start']}"
-    if hasattr(found, "cost") and not callable(found.cost):
-        return "has a `cost` that cannot be called; rename it, or make it a method"
-    return metrics.fault(found.metrics)
-
-
 def parameters(found: type) -> dict[str, Parameter]:
     """Returns the fields of a dataclass, in order, with their types resolved."""
-    hints = _types(found)
-    fields = [field for field in dataclasses.fields(found) if field.init]
-    return {field.name: Parameter(hints[field.name], _default(field)) for field in fields}
+    hints, fields = _types(found), {}
+    for field in (one for one in dataclasses.fields(found) if one.init):
+        default = REQUIRED if field.default is dataclasses.MISSING else field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        fields[field.name] = Parameter(hints[field.name], default)
+    return fields
 
 
 @functools.cache
@@ -346,12 +321,6 @@ def fields_of(one: object) -> dict[str, Any]:
         for field in dataclasses.fields(one)  # type: ignore[arg-type]
         if field.init
     }
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return REQUIRED if field.default is dataclasses.MISSING else field.default
 
 
 def is_scalar(kind: Any) -> bool:

@@ -41,7 +41,7 @@ from sweepd.grid.axes import (
     read_block,
     read_choices,
 )
-from sweepd.grid.fingerprint import FOLDERS, Kind, is_program
+from sweepd.grid.fingerprint import FOLDERS, KINDS, Kind, is_program
 from sweepd.grid.metrics import Better, directions, is_share
 from sweepd.grid.options import (
     CONFIRMING,
@@ -77,11 +77,6 @@ MOST_RETRIES = 900
 """The largest `retries`. The tries of one launch have to fit into `store.launches.TRIES`."""
 ALIAS = r"[A-Za-z_][A-Za-z0-9._-]{0,99}"
 
-FINDERS: dict[Kind, Callable[[str, Path], type]] = {
-    "task": registry.find_task,
-    "model": registry.find_model,
-    "loop": registry.find_loop,
-}
 SETTINGS: dict[str, type] = {"train": Train, "evaluate": Evaluate, "stop": Stop}
 Blocks = dict[str, tuple[Block, ...]]
 
@@ -290,7 +285,7 @@ def parse_grid(text: str, source: str, sets: Sequence[str], base: Path) -> Grid:
 def json_schema() -> dict[str, Any]:
     """Returns the JSON Schema (2020-12) of a grid, for editors. What it accepts may still be
     refused, since it knows neither a user's own classes nor which values go together."""
-    shipped = {"task": registry.shipped_tasks(), "model": registry.shipped_models()}
+    shipped = {"task": registry.shipped("task"), "model": registry.shipped("model")}
     blocks: dict[str, Any] = {}
     for kind, entries in shipped.items():
         known = [block_schema(e.parameters, {"name": {"const": e.name}}) for e in entries]
@@ -374,12 +369,12 @@ class _Reader:
         # Trials are counted before anything is expanded.
         seeds = self.raw.get("seeds")
         many = seeds.get("max") if isinstance(seeds, dict) else count(seeds)
-        trials = math.prod(count(self.raw.get(key)) for key in (*FINDERS, *SETTINGS))
+        trials = math.prod(count(self.raw.get(key)) for key in (*KINDS, *SETTINGS))
         trials *= many if isinstance(many, int) else 1
         if trials > MOST_TRIALS:
             self.refuse((), f"{trials:,} trials are more than {MOST_TRIALS:,}; split the grid")
             raise GridError(self.document.problems)
-        blocks = {kind: self.blocks(kind) for kind in (*FINDERS, *SETTINGS)}
+        blocks = {kind: self.blocks(kind) for kind in (*KINDS, *SETTINGS)}
         self.refuse_same_in_results(blocks)
         # Options with problems give way to their defaults, so that the others are looked at too.
         raw: dict[str, Any] = {"name": Path(self.document.source).stem}
@@ -409,7 +404,7 @@ class _Reader:
 
     def blocks(self, kind: str) -> tuple[Block, ...]:
         """Returns the blocks of one kind. Those with problems are left out."""
-        if kind not in self.raw and (kind in FINDERS or (self.of_loop and kind not in LOOP_KEYS)):
+        if kind not in self.raw and (kind in KINDS or (self.of_loop and kind not in LOOP_KEYS)):
             return ()
         raw = self.raw.get(kind)
         if raw is None and kind in SETTINGS:  # absent, or `stop:` with nothing below it
@@ -419,7 +414,7 @@ class _Reader:
         found: list[Block | None] = []
         for i, item in enumerate(raw if isinstance(raw, list) else [raw]):
             keys: Keys = (kind, i) if isinstance(raw, list) else (kind,)
-            if kind in FINDERS:
+            if kind in KINDS:
                 found += self.named(kind, item, keys)
             else:
                 found.append(read_block(self.document, SETTINGS[kind], item, keys))
@@ -440,7 +435,7 @@ class _Reader:
                             message = f"{shown(other)} and {shown(value)} are one value in results"
                             self.refuse((*block.keys, name), f"{message}; keep one")
 
-    def named(self, kind: str, raw: Any, keys: Keys) -> list[Block | None]:
+    def named(self, kind: Kind, raw: Any, keys: Keys) -> list[Block | None]:
         """Returns one block for each name of a block of tasks, models or loops. None stands for a
         block that has problems."""
         if not isinstance(raw, dict):
@@ -458,7 +453,7 @@ class _Reader:
         for choice, alias in zip(written, aliases, strict=True):
             where = choice.value
             try:
-                cls = FINDERS[kind](where, self.base)  # type: ignore[index]
+                cls = registry.find(kind, where, self.base)
             except UserError as error:
                 self.refuse(choice.keys, str(error))
                 continue
@@ -681,7 +676,7 @@ class _Reader:
             kind, _, rest = name.partition(".")
             if kind == "stop" and name in fields:
                 self.refuse(("tune", i), f"{name}: what ends a trial is no nuisance axis")
-            elif name not in fields and not (kind in FINDERS and kind in broken):
+            elif name not in fields and not (kind in KINDS and kind in broken):
                 whole = f"{kind}.{rest.partition('.')[0]}"
                 hint = f"; write {whole}" if whole in fields else closest(name, fields)
                 self.refuse(("tune", i), f"{name} is no field of this grid{hint}")

@@ -94,9 +94,9 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
     as a comment.
 
     `base` is the folder of the grid, from which the files of one's own classes are looked for.
-    Templates need not be there yet. Raises UserError as `registry.find_task` and `find_model` do.
+    Templates need not be there yet. Raises UserError as `registry.find` does.
     """
-    of_task = registry.entry(task, found := registry.find_task(task, _base(task, base)))
+    of_task = registry.entry(task, found := registry.find("task", task, _base(task, base)))
     size_field: str = found.size_field
     templates = {template.where for template in TEMPLATES.values()}
     least = of_task.parameters[size_field].default
@@ -117,7 +117,7 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
         "",
     ]
     entries = [
-        registry.entry(model, registry.find_model(model, _base(model, base))) for model in models
+        registry.entry(model, registry.find("model", model, _base(model, base))) for model in models
     ]
     lines += ["# Several blocks are swept side by side.", "model:"]
     for entry in entries:

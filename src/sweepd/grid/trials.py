@@ -63,19 +63,6 @@ class LoopBudget:
 
 
 @dataclass(frozen=True)
-class LoopFacts:
-    """The facts that one setting of a loop states about itself. params, flops and train_flops are
-    None where its `cost` does not count them."""
-
-    task: str
-    size: int
-    budget: LoopBudget
-    params: int | None = None
-    flops: int | None = None
-    train_flops: float | None = None
-
-
-@dataclass(frozen=True)
 class Values:
     """All values of one point of a grid, as the grid writes them. A trial carries them to the
     worker that runs it. Its columns are made of them.
@@ -250,26 +237,27 @@ def trained_trials(
 
 
 def loop_trials(
-    loop: Point, facts: LoopFacts, code: str, stop: Point, seeds: Sequence[int], *, on_demand: bool
+    loop: Point,
+    facts: Mapping[str, Any],
+    code: str,
+    stop: Point,
+    seeds: Sequence[int],
+    *,
+    on_demand: bool,
 ) -> Iterator[Trial]:
-    """Yields the trials of a user's own loop that differ in the seed alone."""
+    """Yields the trials of a user's own loop that differ in the seed alone. facts: `loop_facts`."""
     of_cell = partial(
         Trial,
         code=code,
-        task_name=facts.task,
         model_name=loop.name,
-        size=facts.size,
         values=Values({}, {}, loop.fields, None, None, stop.value),
-        params=facts.params,
-        flops=facts.flops,
-        train_flops=facts.train_flops,
-        train=facts.budget,
         on_demand=on_demand,
         loop_where=loop.where,
         metrics=metrics.directions(loop.value.metrics),
+        **facts,
     )
     whole = {"loop": loop.identity, "stop": canonical(stop.rules)}
-    parting = {"steps"} if facts.budget.extensible else set()
+    parting = {"steps"} if facts["train"].extensible else set()
     common = {name: value for name, value in loop.axes.items() if name not in parting}
     trunk = {"loop": canonical({"name": loop.name, **common})}
     for seed in seeds:
@@ -311,9 +299,10 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
-def loop_facts(loop: Any) -> LoopFacts:
-    """Returns the facts that an instance states about itself. Raises ValueError, or whatever its
-    code raises, if the instance can't be used."""
+def loop_facts(loop: Any) -> dict[str, Any]:
+    """Returns what an instance states about itself, as fields of its trials, without costs that its
+    `cost` does not count. Raises ValueError, or whatever its code raises, if the instance can't be
+    used."""
     task, size = loop.task, getattr(loop, loop.size_field)
     if not isinstance(task, str) or not task:
         raise ValueError(f"task = {task!r}: must be a text, such as 'digits'")
@@ -330,9 +319,13 @@ def loop_facts(loop: Any) -> LoopFacts:
         if not _is_number(value, int | float) or not 0 <= value < most:
             raise ValueError(f"cost() gave {name} = {value!r}; it must be a number, 0 or more")
     rate = float(lr) if _is_number(lr, int | float) and isfinite(lr) else 0.0
-    counts = {name: int(costs[name]) for name in ("params", "flops") if name in costs}
-    budget = LoopBudget(steps, rate, getattr(loop, "continues", False))
-    return LoopFacts(task, size, budget, **counts, train_flops=costs.get("train_flops"))
+    return {
+        "task_name": task,
+        "size": size,
+        "train": LoopBudget(steps, rate, getattr(loop, "continues", False)),
+        "train_flops": costs.get("train_flops"),
+        **{name: int(costs[name]) for name in ("params", "flops") if name in costs},
+    }
 
 
 def _is_number(value: Any, kind: Any) -> bool:

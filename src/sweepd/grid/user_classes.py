@@ -13,6 +13,7 @@ from typing import Any
 
 from sweepd.grid.axes import Block
 from sweepd.grid.fingerprint import (
+    KINDS,
     PACKAGE,
     Kind,
     is_program,
@@ -25,7 +26,6 @@ from sweepd.grid.spec import Grid
 
 RecordedClasses = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """The result of `own_classes`, as it is read back from a store."""
-KINDS: tuple[Kind, ...] = ("task", "model", "loop")
 
 
 @dataclass(frozen=True)

@@ -176,15 +176,15 @@ def _faults(claim: Claim, base: Path, columns: Collection[str]) -> Iterator[tupl
     real = {*columns, *RESERVED, *OF_CELLS, *COSTS, *SCORES, "d"}
     if all(name in real for _, name in named):
         return
-    from sweepd.grid.registry import parameters, shipped_models, shipped_tasks
+    from sweepd.grid.registry import parameters, shipped
     from sweepd.grid.spec import SETTINGS
 
-    shipped = [*shipped_tasks(), *shipped_models()]
+    every = [*shipped("task"), *shipped("model")]
     real |= {column(kind, field) for kind, one in SETTINGS.items() for field in parameters(one)}
-    real = real.union(*(entry.parameters for entry in shipped))
+    real = real.union(*(entry.parameters for entry in every))
     for keys, name in named:
         hint = "" if name in real else closest(name, real)
-        if name in {entry.name for entry in shipped} - real:
+        if name in {entry.name for entry in every} - real:
             hint = f"; a text stands in quotes: '{name}'"
         if hint:
             yield keys, f"no column {name}{hint}"

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.fingerprint import (
+    KINDS,
     Class,
     called,
     current_code,
@@ -31,7 +32,7 @@ from sweepd.grid.options import column
 from sweepd.grid.plan import Plan
 from sweepd.grid.registry import hold, is_own
 from sweepd.grid.spec import Grid
-from sweepd.grid.user_classes import KINDS, own_blocks, own_files
+from sweepd.grid.user_classes import own_blocks, own_files
 from sweepd.limits import text_in_column
 from sweepd.provenance import ORIGIN
 from sweepd.store.store import Store, SweepInfo

@@ -402,7 +402,7 @@ def started(trial: Trial, base: Path, device: str) -> Run:
         gpu.repeat(strictly=not any(registry.is_own(where) for _, where in trial.classes))
     if trial.loop_where:
         return OwnLoop(
-            registry.find_loop(trial.loop_where, base)(**values.loop),
+            registry.find("loop", trial.loop_where, base)(**values.loop),
             trial.metrics,
             trial.train.steps,
             values.stop,
@@ -414,8 +414,8 @@ def started(trial: Trial, base: Path, device: str) -> Run:
     assert values.evaluate is not None and trial.train_flops is not None
     make = partial(ScoredLonger, values.lengths) if values.lengths else Training
     return make(
-        registry.find_task(trial.task_where, base)(**values.task),
-        registry.find_model(trial.model_where, base)(**values.model),
+        registry.find("task", trial.task_where, base)(**values.task),
+        registry.find("model", trial.model_where, base)(**values.model),
         trial.train,
         values.evaluate,
         values.stop,

@@ -119,9 +119,8 @@ def cost_notes(
 
 
 def clashes(grid: Grid) -> Iterator[Problem]:
-    """Yields a problem for each field and each metric whose name is taken, and for each metric that
-    two blocks call better in opposite ways. SQL reads the names of columns without regard to
-    case."""
+    """Yields a problem for each field and metric whose name is taken (SQL reads names without
+    regard to case), and for each metric that two blocks call better in opposite ways."""
     taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS, *OF_SQL)}
     taken |= dict.fromkeys(length_scores(grid), "a score at another length")
     own_scores = {name.lower(): block.name for block, name, _ in own_metrics(grid)}

@@ -199,8 +199,7 @@ def _read_points(
 
 
 def has_keys(document: Document, fields: Fields, raw: Any, keys: Keys, what: str) -> bool:
-    """Returns whether `raw` is a mapping. Refuses what is no mapping, and unknown and missing
-    keys."""
+    """Returns whether `raw` is a mapping. Refuses any other, and unknown and missing keys."""
     if not isinstance(raw, dict):
         document.refuse(keys, f"{shown(raw)} is not a mapping of {what}'s fields")
         return False
@@ -276,11 +275,8 @@ def reason(error: Exception) -> str:
 
 
 def scalar(kind: Any, raw: Any) -> Any:
-    """Returns `raw` as a value of a scalar type. `"5e-3"` is a float, 3.0 is an int, and true is
-    neither.
-
-    Raises ValueError, with a message for the user, if `raw` is no such value.
-    """
+    """Returns `raw` as a value of a scalar type: `"5e-3"` is a float, 3.0 is an int, and true is
+    neither. Raises ValueError, with a message for the user, if `raw` is no such value."""
     if isinstance(raw, list | dict):
         # As other programs write an axis: `{grid_search: [1, 2]}`, `{values: [1, 2]}`.
         lists = [v for v in raw.values() if isinstance(v, list)] if isinstance(raw, dict) else []
@@ -321,8 +317,7 @@ _SMALLER = "a whole number from -2^53 to 2^53"
 
 
 def count(raw: Any) -> int:
-    """Returns how many points a value written in a grid stands for, at least 1. It expands
-    nothing."""
+    """Returns how many points a value of a grid stands for, at least 1, without expanding it."""
     if isinstance(raw, dict):
         return math.prod(map(count, raw.values()))
     return max(1, sum(map(count, raw))) if isinstance(raw, list) else 1
@@ -357,8 +352,7 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 @cache
 def alternatives(kind: Any) -> tuple[Any, type | None]:
-    """Returns the scalar part of a field's type, and its rule (a dataclass), or None if it has
-    none."""
+    """Returns the scalar part of a field's type, and its rule (a dataclass), if it has one."""
     union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     members = typing.get_args(kind) if union else (kind,)
     rules = [member for member in members if dataclasses.is_dataclass(member)]

@@ -63,9 +63,7 @@ class Costs:
 def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
     """Returns what a model costs. Nothing is allocated, since the model is built on torch's meta
     device. The costs of a model that comes with sweepd are kept, since its code stays as it is.
-
-    Raises ValueError (or whatever else a user's model raises) where it cannot be built for this L.
-    """
+    Raises ValueError (or whatever a user's model raises) where it cannot be built for this L."""
     shipped = type(architecture).__module__.startswith("sweepd.models.")
     return (_kept if shipped else _count)(architecture, vocab_size, L, capacity)
 
@@ -182,8 +180,7 @@ def sparing_the_compiler() -> Iterator[None]:
 
 @functools.cache
 def _wrapped_by_torch() -> tuple[FunctionType, ...]:
-    """Returns torch's Python kernels and the functions that count calls, with all functions that
-    they wrap."""
+    """Returns torch's Python kernels, the functions that count calls, and all that these wrap."""
     from torch import _decomp, _refs
     from torch._refs.nn import functional
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -201,9 +198,6 @@ def _wrapped_by_torch() -> tuple[FunctionType, ...]:
 
 
 def train_flops(flops_per_sequence: int, sequences: int) -> float:
-    """Returns the FLOPs of training on `sequences` rows, forward and backward.
-
-    Each row counts as L tokens long. The optimizer, checks and the test are not counted. The result
-    is a float, since it passes 2^63.
-    """
+    """Returns the FLOPs of training on `sequences` rows of L tokens, forward and backward, without
+    the optimizer, checks and the test. It is a float, since it passes 2^63."""
     return float(flops_per_sequence) * (1 + BACKWARD) * sequences

@@ -60,12 +60,9 @@ class Code:
 
 @functools.cache
 def _parsed(text: str) -> Parsed:
-    """Returns the fingerprint and the imports of a source text. Raises SyntaxError or ValueError
-    for what is no Python.
-
-    The result depends on nothing but the text, the Python that parses it and this file. It is
-    therefore kept under a hash of these.
-    """
+    """Returns the fingerprint and the imports of a source text. They depend on nothing but the
+    text, the Python that parses it and this file, and are kept under a hash of these. Raises
+    SyntaxError or ValueError for what is no Python."""
     name = f"parsed/{_hex(f'{sys.version} {_THIS_FILE} {text}', 32)}.json"
     if kept := cache.recall(name):
         digest, imports = json.loads(kept)
@@ -128,10 +125,7 @@ def trial_files(*sources: Path, roots: Iterable[str] = TRAINING) -> list[Path]:
 
 def fingerprint(files: Iterable[Path], base: Path) -> Code:
     """Returns the code of `files`, which may come in any order. Names are shown relative to sweepd,
-    or else to `base`.
-
-    Raises UserError for a file that cannot be read or is not Python.
-    """
+    or else to `base`. Raises UserError for a file that cannot be read or is not Python."""
     digests = {}
     for path in files:
         folder = next((f for f in (PACKAGE, base.absolute()) if path.is_relative_to(f)), None)
@@ -153,9 +147,7 @@ def called(where: str) -> str:
 def program_files(where: str, base: Path) -> dict[str, Path]:
     """Returns the files of a program by their paths from `base`: those that its command and its
     `files` name, what Python files among them import beside them, and LOCKS beside any of these.
-
-    Raises FileNotFoundError for what is not there, and UserError for what is no Python.
-    """
+    Raises FileNotFoundError for what is not there, and UserError for what is no Python."""
     block = json.loads(where)
     words = (word for word in shlex.split(block["program"]) if word[:1] != "/")
     named = [*map(Path, filter(os.path.isfile, (f"{base}/{word}" for word in words)))]
@@ -225,8 +217,7 @@ def _parse(path: Path) -> Parsed:
 
 
 def _module_source(name: str) -> Path | None:
-    """Returns the source file of a dotted module, or None. Only import machinery runs, and none of
-    the packages' code."""
+    """Returns the source file of a dotted module, or None, without running the packages' code."""
     first, *rest = name.split(".")
     try:
         spec = importlib.util.find_spec(first) if first else None
@@ -266,8 +257,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str, tuple[str, ...]]]:
 
 
 def _imported_files(path: Path) -> Iterator[Path]:
-    """Yields the files that the imports of `path` name beside it, in its own package, or in
-    sweepd."""
+    """Yields the files that `path` imports beside it, from its own package, or from sweepd."""
     package, root = path.parent, path.parent
     while (root / "__init__.py").is_file():
         root = root.parent
@@ -304,8 +294,7 @@ def _file_of(target: str) -> str | None:
 
 
 def _canonical(node: ast.AST) -> Iterator[str]:
-    """Yields pieces of a syntax tree as text. They leave out what has no effect and what versions
-    of Python disagree on."""
+    """Yields a syntax tree as text, without what has no effect or differs between Pythons."""
     yield f"({type(node).__name__}"
     for name in sorted(node._fields):
         value = getattr(node, name, None)

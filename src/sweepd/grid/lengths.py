@@ -34,8 +34,7 @@ def written(factors: Sequence[float]) -> dict[str, str]:
 
 
 def scored(metrics: Mapping[str, Better]) -> str | None:
-    """Returns the score of `SCORED` that a task with these metrics has at another length. Returns
-    None if it reports none of them."""
+    """Returns which of `SCORED` a task with these metrics has at another length, if any."""
     return next((name for name in SCORED if name in metrics), None)
 
 

@@ -103,11 +103,9 @@ class Goal:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Returns the goal that a text states as `METRIC > NUMBER`, also with >=, < or <=. Raises
-        ValueError if the text is no such thing.
-
-        The caller has to know which metrics there are, and which thresholds they can have.
-        """
+        """Returns the goal that a text states as `METRIC > NUMBER`, also with >=, < or <=; the
+        caller knows which metrics and thresholds there can be. Raises ValueError for any other
+        text."""
         try:
             match = _GOAL.fullmatch(text)
             return cls(match["metric"], match["comparison"], float(match["number"]))  # type: ignore[index]
@@ -223,8 +221,7 @@ class Settle:
         return share * sum(costs)
 
     def needed(self, passed: int) -> int:
-        """Returns the number of steps that the next smaller cell must fail at where `passed` steps
-        were enough."""
+        """Returns the steps that the next smaller cell must fail at where `passed` were enough."""
         return max(math.ceil(self.factor * passed), self.least)
 
 

@@ -60,11 +60,9 @@ Value = int | float | str | bool | None
 
 
 class Program:
-    """A command with the names of fields in braces, and what is known of it.
-
-    where: its block as JSON, without its name in results and without its axes. Raises
-    ValueError for a command that a shell could not split.
-    """
+    """A command with the names of fields in braces, and what is known of it. where: its block as
+    JSON, without its name in results and its axes. Raises ValueError for a command that no shell
+    could split."""
 
     def __init__(self, where: str) -> None:
         block = json.loads(where)
@@ -78,8 +76,7 @@ class Program:
 
     @cached_property
     def named(self) -> tuple[str, ...]:
-        """The names that stand in the braces of the command. Raises ValueError for what is no
-        name."""
+        """The names in the braces of the command. Raises ValueError for what is no name."""
         found: dict[str, None] = {}
         for word in self.words:
             try:
@@ -132,8 +129,7 @@ def written(value: Value) -> str:
 
 
 def computed(text: str, fields: Mapping[str, Value]) -> int | float:
-    """Returns a derived value. Raises ValueError where it is no arithmetic over fields, or has no
-    finite value."""
+    """Returns a derived value. Raises ValueError for what is no arithmetic with a finite result."""
 
     def value(node: ast.AST) -> Any:
         match node:

@@ -68,8 +68,7 @@ class Entry:
 
 
 def kind_of(name: str, base: Path) -> Kind:
-    """Returns the kind of a class: a task, a model or a user's training loop. Raises UserError if
-    it is none of these, or if there is no such class."""
+    """Returns the kind of a class by its name. Raises UserError if it has none, or is not there."""
     if not is_own(name):
         for kind in fingerprint.FOLDERS:
             if name in _shipped(kind):
@@ -109,11 +108,8 @@ def is_own(where: str) -> bool:
 
 def result_name(where: str, base: Path) -> str:
     """Returns what results call a class that has no alias. It is part of the identity of its
-    trials.
-
-    A user's file goes by its path relative to the grid's folder, however the grid writes it. So two
-    files are told apart, and a folder may be moved.
-    """
+    trials. A user's file goes by its path relative to the grid's folder, however the grid writes
+    it. So two files are told apart, and a folder may be moved."""
     path, _, name = where.rpartition(":")
     if not path.endswith(".py"):
         return where
@@ -149,8 +145,7 @@ def hold(kind: Kind, name: str, base: Path) -> None:
 
 
 def find(kind: Kind, name: str, base: Path) -> Any:
-    """Returns the class of a task, a model or a user's training loop. Raises UserError if there is
-    none, or if it cannot be used."""
+    """Returns the class of a task, a model or a loop. Raises UserError if none can be used."""
     if held := _held.get((kind, name, base)):
         return held
     try:

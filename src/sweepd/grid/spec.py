@@ -135,8 +135,7 @@ Seconds = Annotated[float, Field(ge=0)]
 
 
 class Options(BaseModel):
-    """Every key of a grid besides its blocks: its type, its default, what it may be, and how it is
-    written out."""
+    """Every key of a grid besides its blocks: its type, its default, and how it is written out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -185,8 +184,7 @@ class Options(BaseModel):
 
     @property
     def settle(self) -> Settle | None:
-        """How long the cells that decide an answer are trained; None trains them as long as all
-        others."""
+        """How long the cells that decide an answer are trained; None: no longer than others."""
         return self.written_settle if isinstance(self.written_settle, Settle) else None
 
     @property
@@ -267,8 +265,7 @@ class Grid(Options):
 
 
 def load_grid(path: Path, sets: Sequence[str] = ()) -> Grid:
-    """Returns the grid of a file, with `--set` options (`path=value`) applied. Raises GridError
-    with all problems."""
+    """Returns the grid of a file with `--set` options (`path=value`). Raises GridError."""
     return parse_grid(read(path), str(path), sets, path.absolute().parent)
 
 
@@ -436,8 +433,7 @@ class _Reader:
                             self.refuse((*block.keys, name), f"{message}; keep one")
 
     def named(self, kind: Kind, raw: Any, keys: Keys) -> list[Block | None]:
-        """Returns one block for each name of a block of tasks, models or loops. None stands for a
-        block that has problems."""
+        """Returns a block for each name of a block of classes, or None for one with problems."""
         if not isinstance(raw, dict):
             self.refuse(keys, f"{shown(raw)} is not a mapping; write {kind}: {{name: …, …}}")
             return []
@@ -551,9 +547,8 @@ class _Reader:
             yield from ((block.name, one) for i, one in enumerate(found) if one not in found[:i])
 
     def check_stop(self, grid: Grid) -> None:
-        """Refuses stop rules that do not fit the goal. A trial that stops as solved must have
-        reached the goal, and its task must report acc. Rules that give up on a trial watch its
-        checks, so these must measure the goal."""
+        """Refuses stop rules that do not fit the goal. A trial that stops as solved has reached it,
+        and its task reports acc. Rules that give up watch the checks, which must measure it."""
         goal = grid.goal
         if goal.metric in lengths.columns(grid.lengths):
             why = f"it watches the checks, which do not measure {goal.metric}"

@@ -39,11 +39,8 @@ ACC_GOAL = "acc > 0.9"
 
 @dataclass(frozen=True)
 class Template:
-    """A file from which users start a class of their own.
-
-    where: how a grid names what is in the file. grid: the file with the grid of a loop or of a
-    program, since these share no grid with other classes; empty for a task or a model.
-    """
+    """A file from which users start a class of their own. where: how a grid names what is in the
+    file. grid: the file with the grid of a loop or of a program, which has no other classes."""
 
     file: str
     where: str
@@ -75,8 +72,7 @@ def shipped_grid(name: str) -> str:
 
 
 def template(kind: str) -> tuple[Template, str]:
-    """Returns the template of a task, a model, a loop or a program, and its text. Raises UserError
-    for any other kind."""
+    """Returns the template of a kind, and its text. Raises UserError for any other kind."""
     if kind not in TEMPLATES:
         raise UserError(f"--own {kind}{closest(kind, TEMPLATES)}: there are {', '.join(TEMPLATES)}")
     found = TEMPLATES[kind]
@@ -90,12 +86,9 @@ def template_grid(name: str) -> str:
 
 
 def new_grid(task: str, models: Sequence[str], base: Path) -> str:
-    """Returns the text of a new grid. It sets what most sweeps set, and has every other parameter
-    as a comment.
-
-    `base` is the folder of the grid, from which the files of one's own classes are looked for.
-    Templates need not be there yet. Raises UserError as `registry.find` does.
-    """
+    """Returns the text of a new grid, which sets what most sweeps set, and has every other
+    parameter as a comment. `base` is the folder of the grid, where one's own classes are; templates
+    need not be there yet. Raises UserError as `registry.find` does."""
     of_task = registry.entry(task, found := registry.find("task", task, _base(task, base)))
     size_field: str = found.size_field
     templates = {template.where for template in TEMPLATES.values()}
@@ -147,8 +140,7 @@ def _base(where: str, base: Path) -> Path:
 
 
 def _block(entry: Entry, axes: dict[str, Any], dash: str = "") -> Iterator[str]:
-    """Yields the lines of a block of a task or model: its axes, what it must be given, and the rest
-    as comments."""
+    """Yields the lines of a block: its axes, what it must be given, and the rest as comments."""
     indent = "  " + " " * len(dash)
     yield f"  {dash}name: {entry.name}"
     for field, value in axes.items():

@@ -138,8 +138,7 @@ class Trial:
 
     @property
     def axes(self) -> Mapping[str, int | float | str | bool | None]:
-        """Every value of task, model, loop, train, evaluate and stop, as written, by its column.
-        Rules are canonical JSON."""
+        """Every value by its column, as written. Rules are canonical JSON."""
         return self.values.axes
 
     @property
@@ -162,8 +161,7 @@ class Trial:
 
     @property
     def cell(self) -> tuple[Any, ...]:
-        """What the trials of one cell, and no others, have in common. To Python 1 and True are
-        equal."""
+        """What the trials of one cell alone have in common. To Python 1 and True are equal."""
         values = ((name, value, type(value)) for name, value in self.axes.items())
         return (self.task_name, self.model_name, *values)
 
@@ -266,10 +264,7 @@ def loop_trials(
 
 def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
     """Returns what trials that differ in nuisance axes and seeds alone have in common, and no
-    others.
-
-    tune: the nuisance axes, as `train.lr`. Size and d are never among them.
-    """
+    others. tune: the nuisance axes, as `train.lr`. Size and d are never among them."""
     nuisance = {column(*name.split(".", 1)) for name in tune}
     axes = trial.axes.items()
     same = ((name, value, type(value)) for name, value in axes if name not in nuisance)
@@ -300,9 +295,8 @@ def _digest(text: str) -> str:
 
 
 def loop_facts(loop: Any) -> dict[str, Any]:
-    """Returns what an instance states about itself, as fields of its trials, without costs that its
-    `cost` does not count. Raises ValueError, or whatever its code raises, if the instance can't be
-    used."""
+    """Returns what a loop states about itself, as fields of its trials, and costs where it counts
+    them. Raises ValueError, or whatever its code raises, if it can't be used."""
     task, size = loop.task, getattr(loop, loop.size_field)
     if not isinstance(task, str) or not task:
         raise ValueError(f"task = {task!r}: must be a text, such as 'digits'")

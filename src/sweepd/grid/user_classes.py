@@ -46,11 +46,8 @@ def own_blocks(grid: Grid) -> Iterator[tuple[Kind, Block]]:
 
 
 def own_files(classes: Iterable[tuple[Kind, str]], base: Path) -> OwnFiles:
-    """Returns those files of these classes that are the user's, with all of the user's files that
-    they import.
-
-    Raises FileNotFoundError and UserError as `fingerprint.trial_code` does.
-    """
+    """Returns those files of these classes that are the user's, with all of theirs that they
+    import. Raises FileNotFoundError and UserError as `fingerprint.trial_code` does."""
     found = OwnFiles()
     for kind, where in classes:
         if is_program(where):
@@ -108,11 +105,8 @@ def _imported(path: Path, root: Path) -> Iterator[Path]:
 
 def own_classes(grid: Grid, past: RecordedClasses) -> dict[str, dict[str, dict[str, Any]]]:
     """Returns what is saved of the user's own classes, by kind and name: `where` each is, and its
-    `defaults`.
-
-    `past` is what was saved before. A default may have changed since while the grid still uses the
-    former one. It then stays as it was, so that whoever continues the sweep is told each time.
-    """
+    `defaults`. past: what was saved before. A default that has changed since, while the grid still
+    uses the former one, stays as it was: whoever continues the sweep is told each time."""
     found: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in KINDS}
     for kind, block in own_blocks(grid):
         defaults, saved = _defaults(block), past.get(kind, {}).get(block.name, {})

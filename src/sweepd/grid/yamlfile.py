@@ -234,10 +234,7 @@ def parse(text: str, source: str) -> Document:
 
 def override(document: Document, option: str) -> None:
     """Applies one `--set path=value` to a document. A name that meets a list goes into each of its
-    mappings.
-
-    Keys that nobody knows are put in all the same, since ordinary validation refuses them.
-    """
+    mappings. Unknown keys are put in all the same: ordinary validation refuses them."""
     path, equals, text = option.partition("=")
     place = f"(--set {path})"
     steps: list[str | int] = []
@@ -375,8 +372,7 @@ class _Reader:
 
 
 def _scalar(tag: str, text: str) -> bool | int | float | str | None:
-    """Returns a scalar of the core schema. Raises ValueError for a text that is not of its type,
-    and for what results could not hold."""
+    """Returns a scalar of the core schema. Raises ValueError for what results could not hold."""
     if tag == "str":
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise ValueError("text with half a surrogate pair")

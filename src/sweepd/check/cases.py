@@ -17,11 +17,9 @@ the same in a trial of which only its dependence on an earlier one is looked at.
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to inspect. Names are those in results, and places (`where`) those in the grid.
-
-    A loop has its name, its place and its fields where others have those of the model, and no task
-    but in name, as in results.
-    """
+    """One thing to inspect. Names are those in results, and places (`where`) those in the grid. A
+    loop has its name, place and fields where others have those of the model, and no task but in
+    name."""
 
     kind: CaseKind
     extent: Literal["smallest", "largest"]

@@ -65,10 +65,8 @@ def inspect(
     fresh: Connection | None = None,
 ) -> Iterator[Finding]:
     """Yields what each check of a case says. The first that sees something wrong is the last.
-
-    begin: is called with the name of each check before it begins, since the check may hang or end
-    the process. fresh: see `Tried.fresh`.
-    """
+    begin: is told the name of each check before it begins, since it may hang or end the process.
+    fresh: see `Tried.fresh`."""
     begin("made")
     subject, make = maker(case, base)
     with preserved(), torch.set_grad_enabled(case.kind not in ("task", "model")):
@@ -143,9 +141,8 @@ def room(grid: Grid, site: Site) -> Finding:
 
 
 def goals(grid: Grid) -> Iterator[Finding]:
-    """Yields a finding for each task of a grid, whose tasks must be right. It says whether the goal
-    asks for more than always giving the same answer. Yields nothing for a goal that is not a least
-    acc."""
+    """Yields a finding for each task of a grid, whose tasks must be right: whether the goal, if it
+    is a least acc, asks for more than always giving the same answer."""
     goal = grid.goal
     if goal.metric != "acc" or "<" in goal.comparison:
         return

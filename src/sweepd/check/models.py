@@ -36,8 +36,7 @@ TORCHS_OWN = vars(nn.Module()).keys()
 
 class Network:
     """What an architecture builds, and rows (B, T) of the task. The checks are its methods: each
-    returns what it saw, in words, and raises Wrong for what is wrong. Each may rely on those before
-    it."""
+    relies on those before it, returns what it saw in words, and raises Wrong."""
 
     made: nn.Module
     """The module that the architecture builds."""

@@ -174,9 +174,8 @@ def check_answers(task: Task) -> str:
 
 
 def commonest(task: Task) -> tuple[str, float]:
-    """Returns the commonest answer of a sample, and the accuracy of always giving it. An answer is
-    all that follows a chain's last separator, or a single target. Returns ("", 0) for real
-    numbers."""
+    """Returns the commonest answer of a sample (all after a chain's last separator, or one target),
+    and the accuracy of always giving it. Returns ("", 0) for real numbers."""
     if not task.vocab:
         return "", 0.0
     samples = list(_samples(task, Split.TRAIN))

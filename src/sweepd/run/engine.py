@@ -87,12 +87,9 @@ LOOK_SECONDS = 1.0
 
 def start_ray(address: str | None) -> None:
     """Joins the Ray at an address. Without an address, starts a private one on this machine, which
-    nobody else sees.
-
-    The ports of a private one are open on the loopback interface only, and ask for a token that
-    other users of the machine do not have. Raises EnvironmentFailure if there is no Ray to join, or
-    if Ray did not start.
-    """
+    nobody else sees: its ports are open on the loopback interface only, and ask for a token that
+    other users do not have. Raises EnvironmentFailure if there is no Ray to join, or if it did not
+    start."""
     where: dict[str, Any] = {"address": address}
     if not address:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
@@ -128,11 +125,8 @@ def start_ray(address: str | None) -> None:
 
 
 def at_once(placement: Placement) -> int:
-    """Returns how many trials run at once, now or when Ray has grown.
-
-    EnvironmentFailure if no node can hold one: Ray itself would wait for larger nodes and say
-    nothing.
-    """
+    """Returns how many trials run at once, now or when Ray has grown. Raises EnvironmentFailure if
+    no node can hold one: Ray itself would wait for larger nodes and say nothing."""
     here, grown = _sizes(), placement.nodes.values()
     count = max(slots(here, placement.per_trial), slots(grown, placement.per_trial))
     if not count:
@@ -162,10 +156,8 @@ def run(
     attempt: type[Attempt] = Attempt,
 ) -> None:
     """Runs the search of these trials to its end, or until `stopping` is set. The ledger says how
-    trials ended. attempt: the class that runs a trial. A simulation brings its own.
-
-    Raises EnvironmentFailure if results can't be written. Whatever runs is then interrupted.
-    """
+    trials ended. attempt: the class that runs a trial. A simulation brings its own. Raises
+    EnvironmentFailure if results can't be written. Whatever runs is then interrupted."""
     grid, per_trial = search.plan.grid, placement.per_trial
     imports = tuple(imports_of_others(grid))
     if not ray.is_initialized():

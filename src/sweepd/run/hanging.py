@@ -34,17 +34,15 @@ def stepping(hang_seconds: float, note: Callable[[str], None]) -> AbstractContex
 
 
 def dumped_at(trace: str) -> str:
-    """Returns the file and line of the innermost of the user's own frames in what faulthandler has
-    written, or "" if there is none."""
+    """Returns the file and line of the innermost user's frame in a trace of faulthandler, or ""."""
     frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
     return next((f"{file}:{line}" for file, line in frames if is_own_file(file)), "")
 
 
 @contextmanager
 def watched(seconds: float, tell: Callable[[str], None]) -> Iterator[None]:
-    """Calls `tell` once if the block has not ended after `seconds`; with 0 it may take for ever.
-    `tell` is told at which file and line this thread stands. That is the innermost line of the
-    user's own code, if there is one."""
+    """Calls `tell` once if the block has not ended after `seconds`; with 0 it may take for ever. It
+    is told the file and line where this thread stands, in the user's own code if possible."""
     thread = threading.get_ident()
 
     def look() -> None:

@@ -188,11 +188,9 @@ class Estimate:
 def planned(
     grid: Grid, store: Store | None, *, codes: Codes = "accepted", aim: Aim = "search"
 ) -> Planned:
-    """Returns a grid's plan, with what the store has of it counted as done. Changes nothing.
-
-    store: None where there is none yet. Raises GridError for what only the tasks and models
-    themselves can refuse, and UserError for what results could not tell apart.
-    """
+    """Returns a grid's plan, with what the store has of it counted as done. Changes nothing. store:
+    None where there is none yet. Raises GridError for what only the tasks and models themselves can
+    refuse, and UserError for what results could not tell apart."""
     plan = planning.plan(grid)
     ended, damaged = TRIALS.concat([]), []
     sweeps: Mapping[str, SweepInfo] = {}
@@ -325,9 +323,8 @@ def per_trial(grid: Grid, site: Site) -> Resources:
 
 @contextmanager
 def saved_grid(store: Store, sweep: str | None, note: Callable[[str], None]) -> Iterator[Grid]:
-    """Yields the frozen grid of a sweep, or of the one that was launched last. Where the user's own
-    code is gone, the code in the store is used within the block, and `note` is told so. Raises
-    UserError if there is no such sweep."""
+    """Yields the frozen grid of a sweep, or of the latest. Where the user's own code is gone, the
+    store's is used within the block, and `note` is told so. Raises UserError for no such sweep."""
     if sweep is None:
         launched = [made["sweep"] for made in store.launches() if "sweep" in made]
         if not launched:
@@ -339,11 +336,9 @@ def saved_grid(store: Store, sweep: str | None, note: Callable[[str], None]) -> 
 
 
 def cancel(store: Store, sweep: str) -> bool:
-    """Tells a sweep's driver to stop, on whatever machine it runs, and waits for its end.
-
-    Returns whether there was a driver. Raises UserError if there is no such sweep, and
-    EnvironmentFailure if the driver still runs after `CANCEL_SECONDS`.
-    """
+    """Tells a sweep's driver to stop, on whatever machine, and waits for its end. Returns whether
+    there was one. Raises UserError if there is no such sweep, and EnvironmentFailure if the driver
+    still runs after `CANCEL_SECONDS`."""
     store.load_sweep(sweep)
     if not store.driven_elsewhere([sweep]):
         return False

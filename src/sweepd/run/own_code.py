@@ -47,9 +47,7 @@ LIKE_ANOTHER = re.compile(r"true|false|[-+]?\.?\d.*", re.DOTALL)
 
 def keep_sources(plan: Plan, store: Store) -> Sources:
     """Writes the user's own files to the store. Returns what `SweepInfo.sources` says of this plan.
-
-    Raises UserError for a file above MOST_BYTES, or one that has changed since the plan was made.
-    """
+    Raises UserError for a file above MOST_BYTES, or one that has changed since it was planned."""
     sources: Sources = {}
     base = plan.grid.base
     for classes in dict.fromkeys(trial.classes for trial in plan.trials):

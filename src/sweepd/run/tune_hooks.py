@@ -80,8 +80,7 @@ MOST_STEPS = 2**31
 
 
 def no_worker(seconds: float) -> str:
-    """Returns that nodes have room for a worker, and none has started for so long, with the cause
-    that Ray names."""
+    """Returns why no worker has started for so long on nodes with room, as Ray tells it."""
     why = workers_that_did_not_start()[1] or "Ray says nothing of it here"
     return f"Ray has started no worker on its nodes for {duration(seconds)}: {why}"
 
@@ -303,8 +302,7 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
             self.listener.ended(lost, ending)
 
     def _may_move(self, trial: Trial, saved: int) -> bool:
-        """Returns whether a trial whose node was lost goes on elsewhere. saved: the step of its
-        newest checkpoint."""
+        """Returns whether a trial goes on elsewhere. saved: the step of its newest checkpoint."""
         before, count = self.reached.get(trial.id, (0, 0))
         self.reached[trial.id] = max(saved, before), 0 if saved > before else count + 1
         return self.reached[trial.id][1] <= MOST_MOVES

@@ -65,8 +65,7 @@ def flush_seconds(slots: int) -> float:
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """What every worker gets of a launch. Each trial goes to its own worker alone: 100,000 have
-    some 160 MB."""
+    """What every worker gets of a launch, without the trials: 100,000 of them have some 160 MB."""
 
     address: str
     sweep: str
@@ -109,11 +108,8 @@ class Sent:
 
 
 class Worker(tune.Trainable):
-    """An actor that runs one attempt after another.
-
-    An attempt begins with its first step, and not when the actor is set up: between the two, Tune
-    may give the trial to another actor that has become free.
-    """
+    """An actor that runs one attempt after another. Each begins with its first step, and not when
+    the actor is set up: between the two, Tune may give the trial to another actor that is free."""
 
     def setup(self, config: dict[str, Any], spec: LaunchSpec) -> None:  # type: ignore[override]
         if spec.hang_seconds:  # the driver's watchdog begins only after this method

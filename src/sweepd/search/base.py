@@ -118,8 +118,7 @@ class Search(ABC):
         """Returns the trials that have not ended and are needed now, whoever runs them."""
 
     def trained_on(self, **changes: Any) -> int:
-        """Returns how many cells would be trained on with these options of `Settle` changed, such
-        as `give_up=False`."""
+        """Returns how many cells would be trained on with these options of `Settle` changed."""
         settle = self.plan.grid.settle
         longer = self.longer_by(replace(settle, **changes)) if settle else ()
         return len({trial.cell for trial in longer})
@@ -152,12 +151,9 @@ class Search(ABC):
 
 
 class GridSearch(Search):
-    """The search that runs every cell of the grid, seed by seed. It runs further seeds of cells
-    that are close calls. Failed trials come last.
-
-    Once all of these have ended, it runs the trials that settle the answers, if the grid asks for
-    that.
-    """
+    """The search that runs every cell of the grid, seed by seed, and further seeds of close calls.
+    Failed trials come last. Once all have ended, it runs the trials that settle the answers, if
+    asked."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)

@@ -54,8 +54,7 @@ Runs = Mapping[int, Mapping[int, Final]]
 
 
 class AtRate(NamedTuple):
-    """The final scores of a cell at one combination of nuisance values. peak_lr: the highest
-    learning rate of its training."""
+    """The final scores of a cell at one combination of nuisance values, and its highest rate."""
 
     peak_lr: float
     runs: Runs
@@ -116,9 +115,8 @@ class Forecast:
 def last_doubling(
     runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS
 ) -> LastDoubling | None:
-    """Returns what more training did to the cell. Returns None where that cannot be told. That is
-    so if the cell has fewer than `least` seeds, if those that fail were not all trained at two
-    budgets, or if the cell passes."""
+    """Returns what more training did to the cell. Returns None where it passes, has fewer than
+    `least` seeds, or has a seed that fails and was not trained at two budgets."""
     # For each seed, the least budget at which it met the goal.
     passed: dict[int, int | None] = {}
     for seed, finals in runs.items():
@@ -185,10 +183,8 @@ def forecast(
     rates: Sequence[AtRate], goal: Goal, rule: PassRule, settle: Settle, budget: int
 ) -> Forecast:
     """Returns whether a cell that fails, at each of its rates, would still fail after more
-    training, and up to how many steps.
-
-    budget: the steps with which the next larger value passed.
-    """
+    training, and up to how many steps. budget: the steps with which the next larger value
+    passed."""
     needed = settle.needed(budget)
     if needed > settle.most:
         return Forecast("moving", f"would need {needed} steps, above the {settle.most} of settle")
@@ -229,12 +225,9 @@ def forecast(
 
 def all_seeds_at(leads: Sequence[LastDoubling | None]) -> int:
     """Returns at how many of the best rates all seeds are trained for longer. leads: what more
-    training did to the lead of each, the best rate first (`lead_doubling`).
-
-    It is the best one alone, unless the lead at the second best has come nearer to the goal than
-    at the best, and has no forecast by itself that reaches twice as far as the best was trained.
-    Then one seed says too little of it.
-    """
+    training did to the lead of each, the best rate first. It is the best one alone, unless the lead
+    at the second best has come nearer to the goal, and has no forecast by itself that reaches twice
+    as far as the best was trained. Then one seed says too little of it."""
     first, *others = leads
     return 1 + sum(
         bool(
@@ -248,9 +241,8 @@ def all_seeds_at(leads: Sequence[LastDoubling | None]) -> int:
 
 
 def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:
-    """Returns the seed on which the cell's result depends, by the scores at the seeds' first
-    budgets. It is the best one for `any`, the worst one for `all`, and otherwise the middle one.
-    It is trained for longer before the others are."""
+    """Returns the seed on which the cell's result depends, by the scores at first budgets, which is
+    trained for longer first: for `any` the best, for `all` the worst, else the middle one."""
     sign = 1 if goal.comparison.startswith(">") else -1
     order = sorted(runs, key=lambda seed: (sign * runs[seed][min(runs[seed])].score, seed))
     place = {"any": len(order) - 1, "all": 0}
@@ -258,8 +250,7 @@ def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:
 
 
 def lead_doubling(runs: Runs, goal: Goal, rule: PassRule) -> LastDoubling | None:
-    """Returns what more training did to the lead. Returns None where that cannot be told, or
-    where the lead passes."""
+    """Returns what more training did to the lead, or None where it passes or nobody can tell."""
     seed = lead(runs, goal, rule)
     return last_doubling({seed: runs[seed]}, goal, rule, least=1)
 
@@ -295,8 +286,7 @@ def best_rates(rates: Sequence[AtRate], goal: Goal, rule: PassRule) -> list[AtRa
     _, best, its_error = max(tried, key=lambda one: one[1])
 
     def merit(one: tuple[AtRate, float, float]) -> tuple[int, float]:
-        """Returns a key to sort by: first how far within the tried range an equally good rate
-        lies, or -1 for the other rates; then the score."""
+        """Returns a key: how far within the tried range an equal rate lies, else -1; the score."""
         rate, score, error = one
         place = peaks.index(rate.peak_lr)
         equal = score == best or best - score <= math.hypot(error, its_error)
@@ -306,8 +296,7 @@ def best_rates(rates: Sequence[AtRate], goal: Goal, rule: PassRule) -> list[AtRa
 
 
 def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None:
-    """Returns at which end of the tried rates the best one lies. Returns None where it lies at
-    neither, or where there is no other rate."""
+    """Returns at which end of several tried rates the best one lies, or None."""
     peaks = {rate.peak_lr for rate in rates if rate.runs}
     if len(peaks) > 1 and best.peak_lr == min(peaks):
         return "low"
@@ -316,8 +305,7 @@ def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None
 
 def _error(final: Final) -> float:
     """Returns the standard error of a share, with Agresti and Coull's two more answers of either
-    kind. Returns 0 for a score that is not a share, as a run that diverged may have, or where the
-    size of the sample is unknown."""
+    kind. Returns 0 for any other score, as where it diverged, and for samples of unknown size."""
     if not final.total or not 0 <= final.score <= 1:
         return 0.0
     total = final.total + 4

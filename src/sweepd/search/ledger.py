@@ -53,8 +53,7 @@ class Standing:
 
 
 def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
-    """Returns how `trials` stand by the store's `trials` table. The `failed` ones are part of
-    `todo`."""
+    """Returns how `trials` stand by the store's `trials` table; `failed` ones are in `todo` too."""
     rows = counting(table.select([*IDS, "task", "model", "attempt", "status"])).to_pylist()
     endings = {row["id"]: row for row in rows}
     ended: dict[tuple[str, str, str], list[Row]] = defaultdict(list)

@@ -42,8 +42,7 @@ class Outcome:
         return cls(row["status"], row.get(metric), row["independent"] or row["total"])
 
     def bounds(self, goal: Goal) -> Bounds:
-        """Returns the least and the greatest score that the trial may have had if it had run its
-        whole budget."""
+        """Returns the least and the greatest score that the whole budget may have given."""
         least, greatest = range_of(goal.metric)
         lower_is_better = goal.better == "down"
         if self.status == "diverged":
@@ -63,11 +62,8 @@ Outcomes = Mapping[str, Outcome]
 
 @dataclass(frozen=True, eq=False)
 class CellSeeds:
-    """The seeds of one cell.
-
-    Every cell is judged by its `first` seeds. If those that have ended leave a close call that
-    one more seed may turn, that seed is called. It then counts like the others.
-    """
+    """The seeds of one cell. Every cell is judged by its `first` seeds. If those that have ended
+    leave a close call that one more seed may turn, that is called, and counts like the others."""
 
     goal: Goal
     rule: PassRule
@@ -93,10 +89,8 @@ class CellSeeds:
         return self.trials[len(self.trials) - self.fresh :]
 
     def passes(self, outcomes: Outcomes, abandoned: Collection[str] = ()) -> bool | None:
-        """Returns whether the cell passes. Returns None while its seeds do not decide that.
-
-        abandoned: ids of trials that will not end because they failed.
-        """
+        """Returns whether the cell passes, or None while its seeds do not decide that. abandoned:
+        ids of trials that will not end because they failed."""
         passes = self.planned_pass(outcomes, abandoned)
         refused = passes and refuses(len(self.failed_fresh(outcomes)), self.fresh)
         return False if refused else passes
@@ -146,11 +140,8 @@ class CellSeeds:
     def needed(
         self, outcomes: Outcomes, abandoned: Collection[str] = ()
     ) -> tuple[Trial, ...] | None:
-        """Returns the trials without which nothing is decided. They are as many as decide it if
-        they agree.
-
-        There are none once the cell is decided. Returns None if it cannot be decided.
-        """
+        """Returns the trials without which nothing is decided: as many as decide it if they agree,
+        and none once the cell is decided. Returns None if it cannot be decided."""
         called = self.called(outcomes, abandoned)
         waiting = [t for t in called if t.id not in outcomes and t.id not in abandoned]
         others = [self._bounds(t, outcomes) for t in called if t not in waiting]
@@ -176,8 +167,7 @@ def refuses(failed: int, fresh: int) -> bool:
 
 
 def confirms(passed: int, failed: int) -> bool:
-    """Returns whether a cell's pass is confirmed where so many of its fresh seeds passed and so
-    many failed."""
+    """Returns whether so many fresh seeds that passed, and that failed, confirm a cell's pass."""
     return passed >= CONFIRMING + failed
 
 
@@ -236,9 +226,8 @@ def _mean(scores: Sequence[float], better: Better) -> float:
 
 
 def is_near(scores: Sequence[float], totals: Sequence[int], goal: Goal, rule: PassRule) -> bool:
-    """Returns whether Wilson's interval of the cell's score contains the goal's threshold.
-    totals: the sizes of the test samples that are known. Scores that are not shares have no such
-    interval, so the answer for them is False."""
+    """Returns whether the cell's score is a share whose Wilson interval contains the goal's
+    threshold. totals: the sizes of the test samples that are known."""
     if not scores or not totals or not is_share(goal.metric):
         return False
     total = sum(totals) if rule == "mean" else max(totals)

@@ -30,10 +30,8 @@ step or more, so at a smaller chance they would waste more than they save (`wort
 
 
 class StaircaseSearch(Search):
-    """Runs the cells that the boundary of each line depends on (`walk`), the cheapest first.
-
-    With slots to spare it runs trials ahead of their turn, where that saves more than it risks.
-    """
+    """Runs the cells that the boundary of each line depends on (`walk`), the cheapest first. With
+    slots to spare it runs trials ahead of their turn, where that saves more than it risks."""
 
     def __init__(self, plan: Plan, rules: Staircase) -> None:
         super().__init__(plan)
@@ -126,8 +124,7 @@ class StaircaseSearch(Search):
         return [t for seeds in cells for t in seeds.needed(self.outcomes, self.abandoned) or ()]
 
     def candidate(self, stair: Stair, position: Position) -> CellSeeds:
-        """Returns, of a position's open cells, the one with the most promising nuisance values.
-        They are those that passed at the most positions of the line."""
+        """Returns the open cell of a position whose nuisance values passed most often."""
         wins = Counter(
             i
             for cells in stair.cells.values()
@@ -138,17 +135,15 @@ class StaircaseSearch(Search):
         return self.open_cells([seeds for _, seeds in cells])[0]
 
     def guess(self, i: int) -> Iterator[tuple[Trial, float]]:
-        """Yields trials that a stair may need after those that it needs now, each with its
-        chance."""
+        """Yields trials that a stair may need after those that it needs now, with their chance."""
         stair, known = self.stairs[i], self.known[i]
         _, step = stair.line.walk(known) if self.needs[i] else ([], None)
         if step is None:
             return
 
         def worth_it(position: Position, chance: float) -> bool:
-            """Whether to run a position's trials beside the step that will say whether they are
-            needed. If they are, the time of that step is saved. If not, their own time is wasted.
-            Time is taken to grow with FLOPs."""
+            """Whether to run a position's trials beside the step that says if they are needed: the
+            time of that step is saved, or their own is wasted. Time is taken to grow with FLOPs."""
             costs = stair.line.costs
             return chance * costs[step] >= WORTH_A_GUESS * (1 - chance) * costs[position]
 
@@ -163,11 +158,9 @@ class StaircaseSearch(Search):
 
     def ranges(self, cost: Callable[[Trial], Numbers]) -> Numbers:
         """Returns the least, mean and greatest sum of the costs of the trials still to be run, of
-        shape (3, 4) for costs of shape (4,).
-
-        The least and the greatest are over every monotone boundary and every way in which seeds
-        may vote. The mean is over boundaries, halfway between few and many seeds.
-        """
+        shape (3, 4) for costs of shape (4,). The least and the greatest are over every monotone
+        boundary and every vote of seeds. The mean is over boundaries, halfway between few and many
+        seeds."""
         total, nothing = np.zeros((3, 4)), np.zeros(4)
         for stair, known in zip(self.stairs, self.known, strict=True):
             few: dict[tuple[Position, bool], Numbers] = {}
@@ -206,8 +199,7 @@ def search_of(plan: Plan) -> Search:
 
 
 def promotion_of(plan: Plan) -> Search:
-    """Returns a search that runs trials in full which a rule stopped, where the answer depends on
-    them."""
+    """Returns a search that runs in full the stopped trials on which the answer depends."""
     rules = Staircase() if plan.grid.search == "grid" else plan.grid.search
     search = StaircaseSearch(plan, replace(rules, spot_checks=0, speculate=False))
     search.in_full = frozenset(trial.id for trial in plan.trials)

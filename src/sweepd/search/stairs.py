@@ -39,8 +39,7 @@ class Ladder:
 
     @property
     def peak_lr(self) -> float:
-        """The highest learning rate of its training, by which the ladders of one position are
-        ordered."""
+        """The highest learning rate of its training, which orders the ladders of a position."""
         trial = self.base.trials[0]
         return trial.train.peak_lr(trial.values.model.get("d", 1))
 
@@ -61,12 +60,9 @@ class Ladder:
         return failed or rung.confirming(carried)
 
     def confirming_again(self, outcomes: Outcomes, to_the_end: bool) -> Sequence[Trial]:
-        """Returns the fresh trials that refused the cell's pass, at the largest budget that some of
-        them ran, or else at the next larger one. Returns none where none refused it.
-
-        to_the_end: whether they are wanted too where they are forecast to fail, and so would
-        refuse it again.
-        """
+        """Returns the fresh trials that refused the cell's pass, if any, at the largest budget that
+        some of them ran, or else at the next. to_the_end: also where they are forecast to refuse it
+        again."""
         rungs = enumerate(self.rungs)
         tried = [i for i, rung in rungs if any(t.id in outcomes for t in rung.fresh_trials)]
         if not tried:
@@ -91,8 +87,7 @@ class Ladder:
         return [t for t in self.rungs[tried[-1] + 1].fresh_trials if t.seed in again]
 
     def next_trials(self, level: int, outcomes: Outcomes) -> list[Trial]:
-        """Returns the trials of a rung whose seeds did not meet the goal on the rungs below.
-        Extra and fresh seeds are left out."""
+        """Returns a rung's first trials, but for seeds that met the goal on the rungs below."""
         goal = self.base.goal
         met = {
             trial.seed
@@ -106,8 +101,7 @@ class Ladder:
         return [trial for trial in rung.trials[: rung.first] if trial.seed not in met]
 
     def ended(self, outcomes: Outcomes) -> AtRate:
-        """Returns the final scores of the trials that have ended, as `settle` takes them. A trial
-        that diverged has the worst score."""
+        """Returns the final scores of the trials that have ended, as `settle` takes them."""
         planned = (rung.planned for rung in self.rungs)
         return AtRate(self.peak_lr, _finals(planned, self.base.goal, outcomes))
 
@@ -177,8 +171,7 @@ class Stair:
     def passing(
         self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
     ) -> tuple[Ladder, CellSeeds] | None:
-        """Returns the ladder and the rung at which a position passes at the least budget, or None
-        if it does not pass."""
+        """Returns where a position passes at the least budget: the ladder and the rung, if any."""
         passes = [
             (ladder, rung)
             for ladder in self.ladders.get(position, ())

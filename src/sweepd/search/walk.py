@@ -36,8 +36,7 @@ MOST_BOUNDARIES = 300
 
 @dataclass(frozen=True)
 class SearchLine:
-    """One line of the grid. costs: the cost of each position. spot_checks: how many cells to
-    check on either side of the boundary."""
+    """One line of the grid. costs: of each position. spot_checks: cells on either side to check."""
 
     costs: Mapping[Position, float]
     spot_checks: int
@@ -51,16 +50,14 @@ class SearchLine:
         return list(widths.items())
 
     def wanted(self, known: Known) -> list[Position]:
-        """Returns the positions, not yet known, that the answer needs now. There are none when
-        the answer is complete."""
+        """Returns the unknown positions that the answer needs now: none when it is complete."""
         _, step = self.walk(known)
         needed = [step] if step else self.checks(known)
         needed += self.around_contradictions(known)
         return [position for position in dict.fromkeys(needed) if position not in known]
 
     def walk(self, known: Known) -> tuple[list[Position], Position | None]:
-        """Returns the known positions that the walk passes through, and the position that it
-        needs next. The latter is None when the walk is finished."""
+        """Returns the known positions that the walk passes through, and the next, if any."""
         path: list[Position] = []
         failed = -math.inf
         """The largest width that failed at a smaller size."""
@@ -106,9 +103,8 @@ class SearchLine:
         return list(dict.fromkeys([*nearest, *inferred]))
 
     def around_contradictions(self, known: Known) -> list[Position]:
-        """Returns the neighbours of every two cells that contradict the assumption. One of the
-        two failed. The other passed with at most the same width, at the same size or at a larger
-        one."""
+        """Returns the neighbours of every two cells that contradict the assumption: one failed, and
+        the other passed with at most the same width, at the same size or a larger one."""
         failures = [position for position, passed in known.items() if passed is False]
         around: dict[Position, None] = {}
         for position, passed in known.items():
@@ -163,8 +159,7 @@ class SearchLine:
         return {position: role(position) for position in tried}
 
     def complete(self, known: Known, passes: Callable[[Position], bool]) -> dict[Position, bool]:
-        """Returns the positions that the search tries in addition to the known ones, each with
-        whether it passes, if `passes` gives the outcomes."""
+        """Returns what the search tries besides the known, if `passes` gives the outcomes."""
         tried: dict[Position, bool] = {}
         while wanted := self.wanted({**known, **tried}):
             tried |= {position: passes(position) for position in wanted}

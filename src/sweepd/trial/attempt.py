@@ -60,11 +60,9 @@ MOST_TOLD = 10_000
 
 @dataclass(eq=False, repr=False)
 class Attempt:
-    """Trains one trial in slices: call `begin`, then `advance` until `status` is no longer None.
-
-    An exception of the user's classes or of torch ends the attempt as `failed`, with its text. When
-    the store can't be written, EnvironmentFailure is raised to the caller.
-    """
+    """Trains one trial in slices: call `begin`, then `advance` until `status` is no longer None. An
+    exception of the user's classes or of torch ends the attempt as `failed`, with its text. When
+    the store can't be written, EnvironmentFailure is raised to the caller."""
 
     store: Store
     trial: Trial
@@ -280,8 +278,7 @@ class Attempt:
                 return
 
     def _finish(self, run: Run) -> None:
-        """Ends the attempt of a run that has come to its own end. The last state is kept first
-        where other trials may train on from it."""
+        """Ends the attempt of a run that has ended. A state for other trials is kept first."""
         assert run.result is not None
         others_may_train_on = self._on_trunk(run) and (
             self.trial.train.extensible or run.step < self.trial.train.steps
@@ -430,9 +427,8 @@ def log_line(number: int, line: str) -> str:
 
 
 def ledger_columns(trial: Trial, number: int, sweep: str) -> dict[str, Any]:
-    """Returns the columns of an attempt's row that are known before it starts: those of the plan,
-    and which attempt it is. `train_flops` is None, since the plan's is a budget that the attempt
-    has yet to spend."""
+    """Returns the columns of an attempt's row that are known before it starts. `train_flops` is
+    None, since the plan's is a budget that the attempt has yet to spend."""
     return {
         **trial.row(),
         "train_flops": None,
@@ -458,6 +454,5 @@ def described(error: BaseException) -> str:
 
 
 def storable(text: str) -> str:
-    """Returns an error's text as it is stored: without colours for terminals, without lone
-    surrogates, and at most MOST_TOLD characters long."""
+    """Returns an error's text without colours and lone surrogates, and at most MOST_TOLD long."""
     return re.sub(r"\x1b\[[\d;]*m", "", text).encode(errors="replace").decode()[:MOST_TOLD]

@@ -68,10 +68,8 @@ class Outlook:
 def outlook(
     todo: Sequence[Trial], ended: pa.Table, checkpoints: Callable[[str], Iterable[str]]
 ) -> Outlook:
-    """Returns which of the trials that are to run can continue earlier runs.
-
-    ended: the store's `trials` table. checkpoints: gives the names of the checkpoints of a trunk.
-    """
+    """Returns which of the trials that are to run can continue earlier runs. ended: the store's
+    `trials` table. checkpoints: gives the names of the checkpoints of a trunk."""
     if not todo:
         return Outlook({}, {})
     both = TRIALS.concat([ended, TRIALS.table([{**t.row(), "attempt": 0} for t in todo])])

@@ -66,11 +66,9 @@ def note(line: str) -> None:
 
 
 class ProgramRun:
-    """One process of a trial's program. It starts with the first step, in the folder `base`.
-
-    See `runs.Run`. hang_seconds: how long it may print nothing; 0 means for ever. Raises UserError
-    where the program fails, hangs, or prints a row that cannot be used.
-    """
+    """One process of a trial's program (see `runs.Run`). It starts with the first step, in the
+    folder `base`. hang_seconds: how long it may print nothing; 0 means for ever. Raises UserError
+    where the program fails, hangs, or prints a row that cannot be used."""
 
     def __init__(self, trial: Trial, base: Path, resources: Resources, hang_seconds: float) -> None:
         assert trial.program is not None

@@ -31,14 +31,10 @@ COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_flops")
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """What a store has of one trial.
-
-    settings: the fields of each block of the grid. curve: its rows of `metrics` by step; those of
-    its parents come before its own. sources: the text of the user's files as they ran (bytes that
-    are none are escaped, as Python does with file names). Each file is
-    named by its path from the grid's folder. A file of a package is named by its path from the
-    folder from which the package is imported.
-    """
+    """What a store has of one trial. settings: the fields of each block of the grid. curve: its
+    rows of `metrics` by step; those of its parents come before its own. sources: the text of the
+    user's files as they ran (bytes that are none are escaped, as Python does with file names), by
+    the path from the grid's folder, or from the folder from which the package is imported."""
 
     id: str
     sweep: str
@@ -70,11 +66,9 @@ class TrialRecord:
 
 
 def record_of(store: Store, start: str) -> TrialRecord:
-    """Returns the record of the trial whose id begins with `start`.
-
-    Raises UserError where not exactly one id begins so, or where the trial's sweep no longer has
-    its task or model. Raises EnvironmentFailure where its sweep or its code is damaged.
-    """
+    """Returns the record of the trial whose id begins with `start`. Raises UserError where not
+    exactly one does, or where the sweep no longer has its task or model, and EnvironmentFailure
+    where its sweep or its code is damaged."""
     id_ = store.find_trial(start)
     planned = [row for row in store.read_plans().table.to_pylist() if row["id"] == id_]
     endings = {row["id"]: row for row in counting(store.read_trials().table).to_pylist()}
@@ -171,9 +165,8 @@ def changed_settings(one: TrialRecord, other: TrialRecord) -> Iterator[tuple[str
 
 
 def changed_code(one: TrialRecord, other: TrialRecord) -> Iterator[str]:
-    """Yields the lines in which the code of two trials differs, from the other's to the one's. Of
-    the user's files it yields what differs in them. Of sweepd's own files it names those that
-    differ."""
+    """Yields the lines in which the user's files of two trials differ, from the other's to the
+    one's, and names those of sweepd that differ."""
     for name in dict.fromkeys((*other.sources, *one.sources)):
         before, after = (of.sources.get(name, "").splitlines() for of in (other, one))
         was, now = (f"{of.id[:SHORT_ID]} {name}" for of in (other, one))

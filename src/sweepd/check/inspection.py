@@ -49,9 +49,8 @@ CHECKS: dict[CaseKind, Mapping[str, Callable[[Any], str]]] = {
     "second trial": {"fresh": Rehearsal.second},
 }
 CULPRITS = {"task": ("draw", "fill", "sample", "batch"), "loop": ("start",)}
-"""The methods that stand for a class where a check names no other: of a model, `forward` and
-`build`. So they do where an error passed through none of the user's lines, as where sweepd refuses
-what a method returned."""
+"""The methods that stand for a class where a check names no other, and where an error passed
+through none of the user's lines. Of a model they are `forward` and `build`."""
 MOST_SECONDS = 120.0
 """The most seconds until a row of a program."""
 MARK_SECONDS = 2.0

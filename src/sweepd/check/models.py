@@ -24,8 +24,7 @@ SAME, LIKE = 5e-5, 2e-3
 """The differences that rounding explains, as shares of the largest output. The first holds where
 nothing but later tokens changed. The second holds where the same is computed in another order."""
 JITTER = 0.05
-"""The size of the noise by which weights are moved before a model is looked at, since weights that
-start at zero hide leaks."""
+"""The noise by which weights are moved first, since those that start at zero hide leaks."""
 COUNTED = 0.02
 """The share by which FLOPs may differ from torch's count."""
 STEPPED = 3

@@ -26,8 +26,7 @@ from sweepd.trial.training import Stream, generator
 ROWS = 32
 """The number of rows that are drawn at a time."""
 SPLIT_ROWS, SPLIT_SECONDS = 512, 1.0
-"""The most rows of each split that are looked at, and the seconds after which no more of them are
-drawn."""
+"""The most rows of a split that are looked at, and the seconds after which no more are drawn."""
 CONSTANT = 0.999
 """The accuracy of always giving the commonest answer above which there is nothing to learn."""
 

@@ -22,11 +22,9 @@ from sweepd.grid.yamlfile import Problem
 
 TEST_SHARE = 1 / 16
 TRAIN_SHARE = 14 / 16
-"""The share of a task's inputs that training draws from. TEST_SHARE is that of the test
-(`tasks.base.Split`)."""
+"""The shares of a task's inputs that the test and training draw from (`tasks.base.Split`)."""
 MOST_PASSES = 100
-"""The number of passes over the training inputs above which a result may be memorised. It is more
-than the paper makes."""
+"""The passes over the training inputs above which a result may be memorised: more than the paper makes."""
 
 
 def doubts(

@@ -99,9 +99,8 @@ class Block:
     points: tuple[Point, ...]
     keys: Keys
     where: str = ""
-    """The class of the task or model as the grid writes it, such as `lis` or
-    `path/to/file.py:Name`; of a program its block (`program.Program`); "" for a block of
-    settings."""
+    """The class as the grid writes it, such as `lis` or `path/to/file.py:Name`; of a program its
+    block (`program.Program`); "" for a block of settings."""
     alias: str | None = None
     """The name that `as:` gives to the task or model, if there is an `as:`."""
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from sweepd.models.base import Model, Part
 
 BACKWARD = 2
-"""The FLOPs of a backward pass as a multiple of those of its forward pass. It is 2, since each
-product has two gradients."""
+"""The FLOPs of a backward pass over those of its forward pass: each product has two gradients."""
 FLOAT_BYTES = 4
 MOST_BUILT = 10**8
 """The most parameters of a model that is built in earnest to measure its state."""
@@ -36,16 +35,14 @@ class Costs:
     """The bytes of the decoding state (float32) after L tokens of one sequence. They are measured
     where the model does not say; None if it has no `prefill` and `step` either."""
     row_floats: int
-    """The number of floats that training holds for each sequence of L tokens. Those of
-    `batch_floats` are not included."""
+    """The floats that training holds for each sequence of L tokens, besides `batch_floats`."""
     batch_floats: int
     """The number of floats that training holds once for all sequences of a batch."""
     parts: tuple[Part, ...]
     uncounted: tuple[str, ...]
     """The names of the operators that the FLOPs leave out."""
     reruns: bool
-    """Whether the model has no `step`, so that decoding runs it on the whole prefix for every
-    token."""
+    """Whether the model has no `step`, so that decoding runs it on the prefix for every token."""
 
     def train_bytes(self, batch_size: int) -> float:
         """Returns the bytes of memory of one training step on rows of L tokens, in float32. They

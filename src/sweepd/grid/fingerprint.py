@@ -35,11 +35,9 @@ PACKAGE = Path(__file__).parents[1]
 FOLDERS: dict[Kind, Path] = {"task": PACKAGE / "tasks", "model": PACKAGE / "models"}
 """The folders of the classes that come with sweepd. No loops come with it."""
 TRAINING = ("trial/training.py", "trial/evaluation.py", "grid/settings.py")
-"""The files of sweepd that a trial of a task and a model runs besides these two classes. What these
-files import runs too."""
+"""The files of sweepd that a trial of a task and a model runs, with all that these import."""
 LOOP = ("trial/own_loop.py",)
-"""The files of sweepd that a trial of a user's own loop runs besides the loop. What these files
-import runs too."""
+"""The files of sweepd that a trial of a user's own loop runs, with all that these import."""
 INSTALLED = {"site-packages", "dist-packages"}
 LOCKS = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "requirements.txt")
 """The files that say which libraries a program uses. Those beside its files are part of it."""

@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from sweepd.tasks.base import Task
 
 MOST = 100
-"""The largest factor by which the length may be multiplied. It is far above what anyone asks
-for."""
+"""The largest factor of a length, far above what anyone asks for."""
 KEY, COLUMN = "lengths", "score_lengths"
 """The key of a grid that lists the factors, and the column of results that holds them."""
 SCORED: Mapping[str, Better] = {"acc": "up", "loss": "down"}
-"""The scores that there can be at another length, with the way in which each is better. A task has
-the first of them that it reports."""
+"""The scores at another length, and how each is better. A task has the first that it reports."""
 
 
 def written(factors: Sequence[float]) -> dict[str, str]:

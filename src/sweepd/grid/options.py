@@ -38,8 +38,7 @@ OF_SQL = (
     *("fresh", "family", "carried", "carries", "maker", "trial", "until"),
     *("latest_sweep", "settling_sweep", "rowid"),
 )
-"""The names with which the SQL of questions tells seeds and trials apart (`query.cells_sql`). No
-field and no metric may take these either."""
+"""The names by which the SQL of questions tells seeds apart (`query.cells_sql`), taken as well."""
 _OF_A_CELL = (
     *("at", "edge", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max"),
     *("loss_seed_min", "loss_seed_max"),
@@ -81,9 +80,8 @@ MOST_TRIALS = 100_000
 PassRule = Literal["median", "all", "any", "mean"]
 PASS_RULES: tuple[PassRule, ...] = get_args(PassRule)
 MEAN_DIGITS = 14
-"""The number of decimal places to which means over seeds are rounded. More would depend on the
-order in which the seeds are added. Whether 0.85, 0.9 and 0.95 meet a goal of 0.9 would then depend
-on it too."""
+"""The decimal places to which means over seeds are rounded. More would depend on the order of the
+seeds, and so would whether 0.85, 0.9 and 0.95 meet a goal of 0.9."""
 
 
 CHECKED = {"extra": "forbid", "allow_inf_nan": False}
@@ -139,11 +137,9 @@ class Staircase:
     minimize: str = "d"
     """The axis whose least passing value is asked for."""
     along: str = "size"
-    """The axis along which the problem grows, and with it the least passing value. It is `size` or
-    a field."""
+    """The axis (`size` or a field) along which the problem and the least passing value grow."""
     spot_checks: int = 1
-    """The number of cells off the staircase that test its assumption, on either side of each line's
-    frontier."""
+    """How many cells on either side of each line's frontier test the assumption."""
     speculate: bool = True
     """Whether idle slots run trials that are more likely to be needed than not."""
 
@@ -164,8 +160,7 @@ class Searches:
 
 
 LEAST_SEEDS = 3
-"""The least number of seeds with which a fail is forecast to last. One seed alone, or two, may
-be stuck or lucky."""
+"""The least seeds with which a fail is forecast to last. One or two may be stuck or lucky."""
 TRIAL_CELLS = 1.9
 """The average cells of a line's grid, at the first budget, that one trial may cost that settles,
 where the grid does not say otherwise."""
@@ -185,16 +180,14 @@ class Settle:
     __pydantic_config__ = CHECKED
 
     factor: float = 4.0
-    """The failing cell is trained for at least this many times the steps with which the passing
-    cell passed."""
+    """The failing cell is trained for at least this many times the passing cell's steps."""
     least: int = 2000
     """The least number of steps that the failing cell is trained for."""
     most: int = 32_000
     """The largest budget of a trial, in steps."""
     share: float | None = None
-    """The most that one trial that settles may cost, as a share of the cost of the line's whole
-    grid at the first budget. Without it a trial may cost as much as `TRIAL_CELLS` of its cells on
-    average."""
+    """The most that one trial that settles may cost, as a share of the line's whole grid at the
+    first budget. Without it, that is `TRIAL_CELLS` of its cells on average."""
     give_up: bool = True
     """Whether a cell is left whose pass fresh seeds refused and where these are forecast to
     fail, or that waits for a smaller size to pass. Otherwise it is trained up to `most`."""

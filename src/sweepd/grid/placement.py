@@ -32,8 +32,7 @@ class Resources:
 
 
 CONTEXT_BYTES = 600 << 20
-"""The memory of a card that a process takes besides what torch counts: its CUDA context. A round
-number from above."""
+"""The memory of a card that a process takes for its CUDA context, rounded up."""
 
 
 def torchs_share(gpus: float, total: int) -> float:
@@ -98,8 +97,7 @@ class Placement:
     ray: str | None = None
     """The address of the Ray cluster to join; None starts a private one on this machine."""
     nodes: Mapping[str, Nodes] = field(default_factory=dict)
-    """The nodes to which that Ray cluster may grow, by type. If empty, it has what is there when
-    the driver joins."""
+    """The nodes to which the cluster may grow, by type. If empty, it stays as it is."""
     start_seconds: float = math.inf
     """The seconds for which no trial may run there until the launch ends."""
     max_dollars: float = math.inf

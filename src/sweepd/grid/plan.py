@@ -54,8 +54,7 @@ class Plan:
     codes: dict[str, Code]
     """The codes that the trials run, by digest."""
     accepted: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Other versions of the code whose trials are among `trials`, with those of `codes` in whose
-    place they count."""
+    """Other versions of the code whose trials are in `trials`, each with those it stands for."""
 
     @property
     def planned(self) -> tuple[Trial, ...]:

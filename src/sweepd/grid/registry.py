@@ -43,8 +43,7 @@ BASES: dict[Kind, str] = {
 }
 """What is said of a class that lacks the base class of its kind."""
 NO_FIELDS = ("size_field", "vocab", "metrics")
-"""The attributes that a class states about itself. They must not be fields, since no grid sets
-them."""
+"""What a class states about itself. It must be no field, since no grid sets it."""
 
 
 @dataclass(frozen=True)

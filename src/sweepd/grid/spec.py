@@ -158,16 +158,14 @@ class Options(BaseModel):
     checkpoint_seconds: Seconds = 30.0
     """The seconds that a trial trains between two checkpoints."""
     hang_seconds: Seconds = 600.0
-    """The seconds that a trial may go without a step before its worker is killed; 0 means for
-    ever."""
+    """The seconds that a trial may go without a step before it is killed; 0 means for ever."""
     written_seeds: SeedList | Seeds = Field((0,), alias="seeds")
     tune: Distinct[str] = ()
     """The nuisance axes, such as `train.lr`."""
     log_to: Distinct[TrackerName] = ()
     """The trackers that are told of the trials while these run."""
     lengths: Annotated[Distinct[Factor], AfterValidator(sorted), AfterValidator(tuple)] = ()
-    """The multiples of their tasks' lengths at which trained models are also scored, in ascending
-    order."""
+    """The multiples of their tasks' lengths at which models are also scored, in rising order."""
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -223,8 +221,7 @@ LOOP_KEYS: Fields = {
     "loop": Parameter(dict),
     **{key: OPTIONAL for key in ("stop", *OPTIONS) if key != lengths.KEY},
 }
-"""The keys of a grid with a loop of the user's own. The loop takes the place of task, model, train
-and evaluate."""
+"""The keys of a grid with a user's loop, which replaces task, model, train and evaluate."""
 
 
 NO_LOOP_RULES = {

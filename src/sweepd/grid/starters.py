@@ -21,18 +21,15 @@ from sweepd.grid.registry import REQUIRED, Entry
 
 GRIDS, TEMPLATE_FOLDER = PACKAGE / "grids", PACKAGE / "templates"
 SCHEMA = "grid.schema.json"
-"""The name of the file with the JSON Schema of a grid. Shipped and new grids name it for
-editors."""
+"""The file with the JSON Schema of a grid, which shipped and new grids name for editors."""
 DOUBLINGS = (1, 2, 4)
-"""The factors by which the first size of a new grid is multiplied, one for each size of its
-axis."""
+"""The factors of a new grid's first size that give the sizes of its axis."""
 WIDTHS = (8, 16, 32, 64)
 SMALL: dict[str, dict[str, Any]] = {
     "parity.py:Parity": {"n": [14, 18]},
     "lis": {"n": [4, 6, 8], "value_range": 16},
 }
-"""The fields of some tasks in a grid that uses a template. They are small, so that the first answer
-comes within minutes."""
+"""The fields of some tasks in a grid with a template: small, for an answer within minutes."""
 SMALL_WIDTHS = (4, 8, 16, 32)
 ACC_GOAL = "acc > 0.9"
 

@@ -119,8 +119,7 @@ class Trial:
     train: Train | LoopBudget
     """The training that `values` ask for, with the number of steps that `stop.flops` pays for."""
     on_demand: bool
-    """Whether the trial runs only where an answer depends on it (`plan.reserved`), or as a fresh
-    seed."""
+    """Whether the trial runs only where an answer depends on it, or as a fresh seed."""
     task_where: str = ""
     model_where: str = ""
     loop_where: str = ""

@@ -35,8 +35,7 @@ class OwnFiles:
     beside: dict[str, Path] = field(default_factory=dict)
     """The files by their paths from the grid's folder."""
     packages: dict[str, Path] = field(default_factory=dict)
-    """The files of importable packages, by their paths from the folder from which the package is
-    imported."""
+    """The files of packages, by their paths from the folder from which these are imported."""
 
 
 def own_blocks(grid: Grid) -> Iterator[tuple[Kind, Block]]:

@@ -30,8 +30,7 @@ Keys = tuple[str | int, ...]
 
 MOST_BYTES = 1_000_000
 MOST_VALUES = 100_000
-"""The most values that a file may have with its aliases written out. A small file with aliases can
-stand for a huge one."""
+"""The most values of a file, aliases written out: with these a small file can be a huge one."""
 DEEPEST = 20
 MOST_SHOWN = 50
 LONGEST_SHOWN = 1000

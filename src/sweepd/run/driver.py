@@ -40,8 +40,7 @@ LOOK_SECONDS = 5.0
 """The seconds after which the nodes, which cost money, are counted again."""
 
 COMPACTION_SECONDS = 60.0
-"""The seconds after which the driver of a running sweep checks again whether there are files to
-compact."""
+"""The seconds after which a running sweep's driver looks again for files to compact."""
 COMPACTION_SHARE = 0.05
 """The most of its time that a driver spends on that."""
 FILES_WHILE_RUNNING, FILES_AT_THE_END = 1000, 64

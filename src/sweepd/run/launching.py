@@ -41,8 +41,7 @@ Aim = Literal["search", "promote"]
 """What a launch runs. `search` runs the search of the grid. `promote` runs in full the trials that
 a rule stopped and on which the answer depends."""
 BILLS = ("grid", "least", "likely", "worst")
-"""The names of the bills that are compared. They are for the whole grid, and for the ways in which
-the staircase may turn out."""
+"""The bills that are compared: the whole grid's, and the ways in which the staircase may go."""
 SETTLING = "settle_most"
 """The name of the bill of about the most that settling adds. At the least it adds nothing."""
 STARTUP_SECONDS = (8.0, 60.0)

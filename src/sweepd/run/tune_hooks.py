@@ -58,8 +58,7 @@ KILLED = "Worker unexpectedly exits with a connection error"
 """What Ray's account says of a worker that ended without a word."""
 
 FATAL = re.compile(r"^(?:Fatal Python error: |(?=os\._exit\(|Timeout \())(.+)$", re.MULTILINE)
-"""A pattern of what a worker's standard error says of its end. The frames follow, innermost
-first."""
+"""What a worker's standard error says of its end. The frames follow, innermost first."""
 
 HANG_CHECK_SECONDS = 1.0
 """The seconds after which it is looked again which trials hang. There may be thousands."""

@@ -47,8 +47,7 @@ UNFIT_SECONDS = 2.0
 NOTHING: dict[str, Any] = {"failure": None, "unfit": None, "checks": [], "done": True}
 """What a worker reports that has no trial to report of."""
 SLICES_TO_HANG = 4
-"""The least number of slices that fit into `hang_seconds`. The driver tells from the reports
-between slices which trial hangs."""
+"""The least slices in `hang_seconds`: by the reports between them it is told which trial hangs."""
 
 
 def slice_seconds(slots: int, hang_seconds: float) -> float:
@@ -75,8 +74,7 @@ class LaunchSpec:
     """The metric of the goal, which the rules that give up on trials watch."""
     checkpoint_seconds: float
     hang_seconds: float
-    """The seconds that a trial may go without a step before its worker is killed; 0 means for
-    ever."""
+    """The seconds that a trial may go without a step before it is killed; 0 means for ever."""
     attempt: type[Attempt]
     """The class that runs a trial. A simulation brings its own."""
     codes: frozenset[str]

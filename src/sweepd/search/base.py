@@ -163,8 +163,7 @@ class GridSearch(Search):
         if plan.grid.settle:
             self.stairs = list(stairs(plan, Staircase()))
         self.longer: list[Trial] | None = None
-        """The trials that would settle the answers; None if they have to be found again because
-        something changed."""
+        """The trials that would settle the answers; None where something has changed since."""
 
     def wanted(self) -> list[Trial]:
         return list(self.waiting.values()) or list(filter(self.affordable, self.settling()))

@@ -34,8 +34,7 @@ held against real training of tasks that the rule was not chosen by."""
 Z = 1.645
 """The number of standard errors above which 5% of a normal distribution lie."""
 BEST_RATES = 2
-"""The number of a cell's rates that are trained for longer. It is more than one, since the best
-rate at first need not be the best later."""
+"""How many of a cell's rates are trained for longer: the best rate at first need not stay so."""
 
 Kind = Literal["holds", "moving", "untested"]
 """What is known of a deciding cell. holds: it is forecast to fail. moving: it may pass with more
@@ -70,11 +69,9 @@ class LastDoubling:
     """The average improvement of the failing seeds' scores for each doubling of the budget, from
     the budget before `steps` to `steps`."""
     missing: float
-    """The distance from the cell's score to the goal. It is infinite where a cell diverges whose
-    goal is on a loss."""
+    """The distance from the score to the goal; infinite where it diverges under a loss."""
     error: float
-    """The standard error of `gain`. It includes the evaluation error and the spread of the
-    seeds."""
+    """The standard error of `gain`, from the evaluation error and the spread of the seeds."""
     close: bool
     """Whether the seeds disagree, or the goal lies within the evaluation error. Seeds disagree too
     where one of them diverged at one of the two budgets alone and so has an infinite score. Where

@@ -71,8 +71,7 @@ class CellSeeds:
     """The trials of the cell, in the order in which its seeds are tried."""
     first: int
     fresh: int = 0
-    """The number of trials, at the end of `trials`, that only confirm a pass. They run only where
-    there is a pass to confirm."""
+    """How many trials, the last of `trials`, run only where there is a pass to confirm."""
 
     @property
     def steps(self) -> int:

@@ -52,8 +52,7 @@ class StaircaseSearch(Search):
         """For each stair, the trials that may be needed after those in `needs`, each with its
         chance; None if they have to be found again."""
         self.chosen: list[Trial | None] = []
-        """The trial that was chosen, kept until something changes, since Tune asks again and again.
-        Empty if none was chosen since."""
+        """What was chosen, until something changes, since Tune asks again and again."""
 
     def wanted(self) -> list[Trial]:
         return [trial for needs in self.needs for trial in needs if self.affordable(trial)]

@@ -42,13 +42,11 @@ from sweepd.trial.runs import Check, Run, StepRow
 from sweepd.trial.training import Training
 
 FLUSH_SECONDS = 10.0
-"""The seconds that metric rows wait for others, so that they are written together, if few enough
-trials run at once."""
+"""The seconds that metric rows wait to be written together, if few enough trials run at once."""
 REPORTED = ("status", "step", "acc", "chain_acc", "loss", "total", "independent", "error")
 """The columns of an attempt's row that are reported, besides the metrics of its trial."""
 MOST_PRINTED = 2**20
-"""The most characters of what an attempt prints that go to its log. There is a limit because a
-flood of output must not fill the disk."""
+"""The most characters of printed text that go to the log, for a flood must not fill the disk."""
 SCORES = (
     *("acc", "chain_acc", "correct", "chain_correct", "total"),
     *("independent", "commonest", "loss_at", "acc_at"),

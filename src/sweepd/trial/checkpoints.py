@@ -29,8 +29,7 @@ FREE = {
 }
 """The columns in which a run may differ from another that it could be the beginning of."""
 SPENT = ("status", "step", "tokens", "seconds")
-"""The columns of an ended run that are needed. (100,000 rows with all columns take half a
-gigabyte.)"""
+"""The columns of an ended run that are needed. (All columns of 100,000 rows take 500 MB.)"""
 
 
 def reachable(trial: Trial, names: Iterable[str]) -> list[Checkpoint]:
@@ -52,8 +51,7 @@ class Outlook:
     continued: Mapping[str, int]
     """For the id of each trial that can continue a run, the step at which it starts."""
     again: Mapping[str, str]
-    """For the id of each trial that starts at the beginning although a shorter run came before it,
-    the reason."""
+    """Why each trial, by id, starts at the beginning although a shorter run came before."""
 
     def lines(self) -> Iterator[str]:
         """Yields sentences for the person who launches."""

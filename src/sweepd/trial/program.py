@@ -45,8 +45,7 @@ GRACE_SECONDS = 30.0
 LOOK_SECONDS = 0.1
 """The seconds after which it is looked again for a row, a mark or the end of the program."""
 STILL_SECONDS = 0.3
-"""The seconds for which a mark must not change before the folder is kept. It may be being
-written."""
+"""The seconds for which a mark, which may be being written, must not change."""
 LAST_LINES = 50
 """The number of lines of output that tell why a program failed."""
 LONGEST_LINE = 2**16
@@ -95,8 +94,7 @@ class ProgramRun:
         self.tested = False
         """Whether these are those of a test."""
         self.fresh = True
-        """Whether no row has come from this process yet. The first may go back to a step that an
-        earlier process had passed."""
+        """Whether this process has given no row yet. The first may go back to an earlier step."""
         self.marked = False
         """Whether the folder has a mark of which no snapshot was made yet."""
         self.marks = False

@@ -47,13 +47,13 @@ def test_files_go_by_their_path_from_the_grid(tmp_path: Path) -> None:
         ("task", "../lib/task.py:LIS"),
         ("task", "lis"),
     ]
-    found = own_files(classes, tmp_path / "here")
-    assert found.beside == {
+    beside, packages = own_files(classes, tmp_path / "here")
+    assert beside == {
         "models/v1.py": tmp_path / "here/models/v1.py",
         "models/beside.py": tmp_path / "here/models/beside.py",
         "../lib/task.py": tmp_path / "lib/task.py",
     }
-    assert found.packages == {}
+    assert packages == {}
 
 
 def test_packages_go_by_their_path_from_where_they_are_imported(
@@ -63,8 +63,8 @@ def test_packages_go_by_their_path_from_where_they_are_imported(
         write(tmp_path, f"own_pack_a/{name}", "")
     write(tmp_path, "own_pack_a/inner/net.py", "from . import far\n" + NET.replace("FIELDS", ""))
     monkeypatch.syspath_prepend(tmp_path)
-    found = own_files([("model", "own_pack_a.inner.net:Net")], tmp_path / "elsewhere")
-    assert found.beside == {} and set(found.packages) == {
+    beside, packages = own_files([("model", "own_pack_a.inner.net:Net")], tmp_path / "elsewhere")
+    assert beside == {} and set(packages) == {
         f"own_pack_a/{name}"
         for name in ("__init__.py", "inner/__init__.py", "inner/far.py", "inner/net.py")
     }

@@ -40,11 +40,11 @@ def pack(grid: Grid, cluster: Remote, folder: Path) -> str:
                 f"{where}: another machine has no such path; name it relative to the grid"
             )
     cluster.check_imports(imports_of_others(grid))
-    own = own_files(classes, grid.base)
-    top = Path(commonpath([grid.base, *own.beside.values()]))
-    for file in own.beside.values():
+    beside, packages = own_files(classes, grid.base)
+    top = Path(commonpath([grid.base, *beside.values()]))
+    for file in beside.values():
         _copy(file, folder / "grid" / file.relative_to(top))
-    for name, file in own.packages.items():
+    for name, file in packages.items():
         _copy(file, folder / name)
     base = folder / "grid" / grid.base.relative_to(top)
     base.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ TEST_SHARE = 1 / 16
 TRAIN_SHARE = 14 / 16
 """The shares of a task's inputs that the test and training draw from (`tasks.base.Split`)."""
 MOST_PASSES = 100
-"""The passes over the training inputs above which a result may be memorised: more than the paper makes."""
+"""The passes over the inputs above which a result may be memorised: more than the paper makes."""
 
 
 def doubts(

@@ -56,8 +56,9 @@ class Point:
     where: str = ""
 
     def blamed(self, message: str) -> Keys:
-        """Returns where the cause of an error is written, as far as its message tells."""
-        return blamed(message, self.written, self.keys)
+        """Returns where the first field that an error names is written, or the keys if none is."""
+        words = re.findall(r"\w+", message)
+        return next((self.written[word] for word in words if word in self.written), self.keys)
 
     @cached_property
     def fields(self) -> dict[str, Any]:
@@ -139,12 +140,6 @@ def composed(texts: Mapping[str, str]) -> str:
     return "{" + ",".join(pairs) + "}"
 
 
-def blamed(message: str, written: Mapping[str, Keys], keys: Keys) -> Keys:
-    """Returns where the first field that `message` names is written, or `keys` if it names none."""
-    words = re.findall(r"\w+", message)
-    return next((written[word] for word in words if word in written), keys)
-
-
 def read_block(
     document: Document,
     cls: type,
@@ -191,7 +186,7 @@ def _read_points(
         try:
             value = cls(**{name: choice.value for name, choice in point.items()})
         except Exception as error:  # a user's class may raise anything
-            document.refuse(blamed(str(error), written, keys), reason(error))
+            document.refuse(Point(None, keys, written).blamed(str(error)), reason(error))
         else:
             points.append(Point(value, keys, written))
     return (choices, points) if len(document.problems) == before else None

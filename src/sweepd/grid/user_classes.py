@@ -6,7 +6,6 @@ import ast
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from os.path import normpath
 from pathlib import Path
 from typing import Any
@@ -28,29 +27,23 @@ RecordedClasses = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """The result of `own_classes`, as it is read back from a store."""
 
 
-@dataclass(frozen=True)
-class OwnFiles:
-    """The user's own files, by where a copy of each goes."""
-
-    beside: dict[str, Path] = field(default_factory=dict)
-    """The files by their paths from the grid's folder."""
-    packages: dict[str, Path] = field(default_factory=dict)
-    """The files of packages, by their paths from the folder from which these are imported."""
-
-
 def own_blocks(grid: Grid) -> Iterator[tuple[Kind, Block]]:
     """Yields the blocks of the user's own classes, each with its kind."""
     for kind in KINDS:
         yield from ((kind, block) for block in grid.blocks[kind] if is_own(block.where))
 
 
-def own_files(classes: Iterable[tuple[Kind, str]], base: Path) -> OwnFiles:
+def own_files(
+    classes: Iterable[tuple[Kind, str]], base: Path
+) -> tuple[dict[str, Path], dict[str, Path]]:
     """Returns those files of these classes that are the user's, with all of theirs that they
-    import. Raises FileNotFoundError and UserError as `fingerprint.trial_code` does."""
-    found = OwnFiles()
+    import: by their paths from the grid's folder, and those of packages by their paths from the
+    folder from which these are imported. Raises as `fingerprint.trial_code` does."""
+    beside: dict[str, Path] = {}
+    packages: dict[str, Path] = {}
     for kind, where in classes:
         if is_program(where):
-            found.beside.update(program_files(where, base))
+            beside |= program_files(where, base)
             continue
         if not is_own(where):
             continue
@@ -58,12 +51,12 @@ def own_files(classes: Iterable[tuple[Kind, str]], base: Path) -> OwnFiles:
         path = source(kind, where, base)
         if module.endswith(".py"):
             for file in _imported(path, path.parent):
-                found.beside[Path(os.path.relpath(file, base)).as_posix()] = file
+                beside[Path(os.path.relpath(file, base)).as_posix()] = file
         else:
             root = path.parents[module.count(".") + (path.name == "__init__.py")]
             for file in _imported(path, root):
-                found.packages[file.relative_to(root).as_posix()] = file
-    return found
+                packages[file.relative_to(root).as_posix()] = file
+    return beside, packages
 
 
 def imports_of_others(grid: Grid) -> dict[str, Path]:
@@ -71,10 +64,10 @@ def imports_of_others(grid: Grid) -> dict[str, Path]:
     with neither Python, sweepd nor these files, each with a file that imports it. What an `if` or a
     `try` guards does not count. A program may run in a Python of its own."""
     classes = [(kind, block.where) for kind, block in own_blocks(grid)]
-    own = own_files([one for one in classes if not is_program(one[1])], grid.base)
-    files = {*own.beside.values(), *own.packages.values()}
+    own, packages = own_files([one for one in classes if not is_program(one[1])], grid.base)
+    files = {*own.values(), *packages.values()}
     ours = {*sys.stdlib_module_names, PACKAGE.name, *(file.stem for file in files)}
-    ours |= {file.parent.name for file in files} | {name.split("/")[0] for name in own.packages}
+    ours |= {file.parent.name for file in files} | {name.split("/")[0] for name in packages}
     found: dict[str, Path] = {}
     for file in sorted(files):
         for statement in ast.parse(file.read_bytes()).body:

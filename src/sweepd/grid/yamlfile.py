@@ -203,23 +203,21 @@ def shown(raw: Any) -> str:
 def read(path: Path) -> str:
     """Returns the text of a file. Raises GridError if it cannot be read, is too large or not
     UTF-8."""
+    place = str(path)
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            message = f"larger than {MOST_BYTES:,} bytes"
-        else:
+        if len(content) <= MOST_BYTES:
             return content.decode("utf-8-sig")
+        message = f"larger than {MOST_BYTES:,} bytes"
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise GridError(
-            [Problem(f"{path}:{line}", (), "not UTF-8 text; save it as UTF-8")]
-        ) from None
+        place += ":" + str(1 + content[: error.start].count(b"\n"))
+        message = "not UTF-8 text; save it as UTF-8"
     except OSError as error:
         like = (other.name for other in path.parent.glob(f"*{path.suffix}"))
         hint = closest(path.name, like) if isinstance(error, FileNotFoundError) else ""
         message = f"cannot be read: {error.strerror}{hint}"
-    raise GridError([Problem(str(path), (), message)])
+    raise GridError([Problem(place, (), message)])
 
 
 def parse(text: str, source: str) -> Document:

@@ -51,15 +51,15 @@ def keep_sources(plan: Plan, store: Store) -> Sources:
     sources: Sources = {}
     base = plan.grid.base
     for classes in dict.fromkeys(trial.classes for trial in plan.trials):
-        files = own_files(classes, base)
-        if not (files.beside or files.packages):
+        beside, packages = own_files(classes, base)
+        if not (beside or packages):
             continue
         code = trial_code(classes, base).digest
         if code not in plan.codes:
             names = " or ".join(called(where) for _, where in classes)
             raise UserError(f"a file of {names} was changed meanwhile; launch again")
         of_code = sources.setdefault(code, {"beside": {}, "packages": {}})
-        for place, paths in (("beside", files.beside), ("packages", files.packages)):
+        for place, paths in (("beside", beside), ("packages", packages)):
             for name, file in paths.items():
                 data = file.read_bytes()
                 if len(data) > MOST_BYTES and not is_program(classes[0][1]):

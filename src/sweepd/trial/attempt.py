@@ -14,7 +14,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -306,6 +306,9 @@ class Attempt:
         if isinstance(run, ProgramRun):
             run.close()
         result = run.result if run else None
+        card = None
+        with suppress(RuntimeError, AssertionError):  # where torch cannot use a program's cards
+            card = torch.cuda.get_device_name() if self.device == "cuda" else None
         # The newest loss stands in for that of a missing test score. A stopped trial has no score
         # at all, since nobody knows what the rest of its budget would give.
         loss = latest.columns.get("loss") if latest and status != "stopped" else None
@@ -325,7 +328,7 @@ class Attempt:
             "ended": datetime.now(UTC),
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
-            "card": self._card(),
+            "card": card,
         }
         self._log(f"{status} at step {row['step']}")
         self.store.write_trials([row])
@@ -333,14 +336,6 @@ class Attempt:
         if status in DONE:
             for name in self.own_checkpoints:
                 self.store.delete_checkpoint(self.trial.trunk, name)
-
-    def _card(self) -> str | None:
-        """Returns the name of the card, or None without one, or where this torch cannot use the
-        cards of a program."""
-        try:
-            return torch.cuda.get_device_name() if self.device == "cuda" else None
-        except (RuntimeError, AssertionError):
-            return None
 
     def note(self, line: str) -> None:
         """Writes a line to the trial's log, at once."""

@@ -86,13 +86,14 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
     """Returns the text of a new grid, which sets what most sweeps set, and has every other
     parameter as a comment. `base` is the folder of the grid, where one's own classes are; templates
     need not be there yet. Raises UserError as `registry.find` does."""
-    of_task = registry.entry(task, found := registry.find("task", task, _base(task, base)))
-    size_field: str = found.size_field
-    templates = {template.where for template in TEMPLATES.values()}
+    # Where each template is found; other classes are looked for from `base`.
+    templates = {template.where: TEMPLATE_FOLDER for template in TEMPLATES.values()}
+    found = registry.find("task", task, templates.get(task, base))
+    of_task, size_field = registry.entry(task, found), found.size_field
     least = of_task.parameters[size_field].default
     sizes = [(4 if least is REQUIRED else least) * times for times in DOUBLINGS]
     fields, widths = {size_field: sizes}, WIDTHS
-    if templates.intersection((task, *models)):
+    if templates.keys() & {task, *models}:
         fields, widths = SMALL.get(task, fields), SMALL_WIDTHS
     lines = [
         f"# yaml-language-server: $schema={SCHEMA}",
@@ -106,11 +107,10 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
         *_block(of_task, fields),
         "",
     ]
-    entries = [
-        registry.entry(model, registry.find("model", model, _base(model, base))) for model in models
-    ]
     lines += ["# Several blocks are swept side by side.", "model:"]
-    for entry in entries:
+    for model in models:
+        kind = registry.find("model", model, templates.get(model, base))
+        entry = registry.entry(model, kind)
         lines += [f"  # {entry.summary}", *_block(entry, {"d": list(widths)}, dash="- ")]
     metrics = directions(found.metrics)
     *_, (last, better) = metrics.items()
@@ -128,12 +128,6 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
         "# settle: {factor: 4, least: 2000, most: 4000}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _base(where: str, base: Path) -> Path:
-    """Returns the folder from which a class is found."""
-    templates = {template.where for template in TEMPLATES.values()}
-    return TEMPLATE_FOLDER if where in templates else base
 
 
 def _block(entry: Entry, axes: dict[str, Any], dash: str = "") -> Iterator[str]:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -250,7 +250,38 @@ def override(document: Document, option: str) -> None:
         document.problems += error.problems
         return
     document.problems += value.problems
-    _assign(document, document.data, (), steps, value, place)
+
+    def assign(node: Any, keys: Keys, steps: Sequence[str | int]) -> None:
+        step, *rest = steps
+        if isinstance(step, str) and isinstance(node, list):
+            for i, item in enumerate(node):
+                assign(item, (*keys, i), steps)
+            return
+        here = (*keys, step)
+        if isinstance(step, str) and isinstance(node, dict):
+            child = node.get(step)
+        elif isinstance(step, int) and isinstance(node, list) and step < len(node):
+            child = node[step]
+        else:
+            needed = f"list of more than {step}" if isinstance(step, int) else "mapping"
+            message = f"is no {needed}, so there is no {dotted(here)} to set"
+            document.problems.append(Problem(place, keys, message))
+            return
+        if rest and child is not None:
+            assign(child, here, rest)
+            return
+        around = {k: where for k, where in document.places.items() if k[: len(here)] != here}
+        document.places = around | {here: place}
+        document.unread = {k for k in document.unread if k[: len(here)] != here}
+        if rest:
+            node[step] = {}
+            assign(node[step], here, rest)
+        else:
+            # A later --set into one block leaves the others alone.
+            node[step] = copy.deepcopy(value.data)
+            document.unread |= {(*here, *k) for k in value.unread}
+
+    assign(document.data, (), steps)
 
 
 def dump(data: Any) -> str:
@@ -258,45 +289,6 @@ def dump(data: Any) -> str:
     # PyYAML escapes all but ASCII here. Unescaped, it would fold the line breaks of Unicode.
     text: str = yaml.dump(data, Dumper=_Dumper, default_flow_style=None, sort_keys=False, width=100)
     return text
-
-
-def _assign(
-    document: Document,
-    node: Any,
-    keys: Keys,
-    steps: list[str | int],
-    value: Document,
-    place: str,
-) -> None:
-    step, *rest = steps
-    if isinstance(step, str) and isinstance(node, list):
-        for i, item in enumerate(node):
-            _assign(document, item, (*keys, i), steps, value, place)
-        return
-    here = (*keys, step)
-    if isinstance(step, str) and isinstance(node, dict):
-        child = node.get(step)
-    elif isinstance(step, int) and isinstance(node, list) and step < len(node):
-        child = node[step]
-    else:
-        needed = f"list of more than {step}" if isinstance(step, int) else "mapping"
-        message = f"is no {needed}, so there is no {dotted(here)} to set"
-        document.problems.append(Problem(place, keys, message))
-        return
-    if rest and child is not None:
-        _assign(document, child, here, rest, value, place)
-        return
-    document.places = {
-        k: where for k, where in document.places.items() if k[: len(here)] != here
-    } | {here: place}
-    document.unread = {k for k in document.unread if k[: len(here)] != here}
-    if rest:
-        node[step] = {}
-        _assign(document, node[step], here, rest, value, place)
-    else:
-        # A later --set into one block leaves the others alone.
-        node[step] = copy.deepcopy(value.data)
-        document.unread |= {(*here, *k) for k in value.unread}
 
 
 def _parse(text: str, source: str, place: Callable[[int], str]) -> Document:

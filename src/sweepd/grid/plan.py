@@ -212,9 +212,8 @@ class _Planner:
         # A budget of training FLOPs has to pay for a step of every trial.
         found = (cost for task_costs in all_costs for cost in task_costs if cost)
         dearest = max((cost.flops for cost in found), default=0)
-        needed = train_flops(
-            dearest, max((train.value.batch_size for train in self.trains), default=0)
-        )
+        batch = max((train.value.batch_size for train in self.trains), default=0)
+        needed = train_flops(dearest, batch)
         for stop in self.stops:
             if (given := stop.value.flops) is not None and given < needed:
                 message = f"{given:g} FLOPs are less than the {needed:.4g} of the dearest step"

@@ -112,20 +112,17 @@ class Program:
     def arguments(self, fields: Mapping[str, Value], given: Mapping[str, Value]) -> list[str]:
         """Returns the words of the command for one trial. A word that is nothing but a field whose
         value is null is left out."""
-        texts = {**self.values(fields), **given}
+        values = {**self.values(fields), **given}
+        # A value is written as JSON would write it, and a text as it is.
+        texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
         return [
             "".join(
-                literal + ("" if name is None else written(texts[name]))
+                literal + ("" if name is None else texts[name])
                 for literal, name, _, _ in Formatter().parse(word)
             )
             for word in self.words
-            if not (word[:1] == "{" and word[-1:] == "}" and texts.get(word[1:-1], "") is None)
+            if not (word[:1] == "{" and word[-1:] == "}" and values.get(word[1:-1], "") is None)
         ]
-
-
-def written(value: Value) -> str:
-    """Returns a value as an argument: as JSON would write it, and a text as it is."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def computed(text: str, fields: Mapping[str, Value]) -> int | float:

@@ -1,7 +1,5 @@
 """A headless Chromium for tests: it opens one page after another and reports what each page did."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

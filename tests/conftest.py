@@ -2,8 +2,6 @@
 proxy for each test. Besides, this file decides how many inputs hypothesis tries:
 `--hypothesis-profile=torture` tries many more."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

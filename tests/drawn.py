@@ -1,7 +1,5 @@
 """Rows of chain tasks as words, and the slow twin of the hash that splits inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

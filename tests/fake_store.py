@@ -1,8 +1,6 @@
 """A store in memory, made from rows. It has what `sweepd.query` needs of a store, for tests of
 questions."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Sequence

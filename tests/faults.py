@@ -1,8 +1,6 @@
 """Real faults for tests: a clock that is wrong, a disk that is full, a disk that is read-only.
 Besides, trials that run without Ray."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

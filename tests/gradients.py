@@ -1,7 +1,5 @@
 """Two ways to compute the same: their values and their gradients agree."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -4,8 +4,6 @@ watched, it also returns what it writes, runs or connects to.
 It serves tests with thousands of inputs, and launches that share one Ray (`shell.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

@@ -1,7 +1,5 @@
 """A store of invented scores. There is something in it for every kind of figure."""
 
-from __future__ import annotations
-
 import math
 
 from fake_store import FakeStore, Row

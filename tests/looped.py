@@ -1,7 +1,5 @@
 """A store of a training loop of the user's own. It has neither d nor L, but metrics of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fake_store import FakeStore, Row, planned

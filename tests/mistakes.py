@@ -1,9 +1,8 @@
 """A user's task, model and training loop that are right, and the mistakes that people make in such
 classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from functools import partial
 
 MODEL = """\
 from dataclasses import dataclass
@@ -118,76 +117,62 @@ class Mistake:
         return next(i for i, line in enumerate(text.splitlines(), 1) if self.at in line)
 
 
+in_model = partial(Mistake, at="def forward", check="outputs")
+in_build = partial(Mistake, at="def build", check="weights")
+in_init = partial(Mistake, at="def __init__", check="weights")
+in_task = partial(Mistake, at="def draw", check="rows")
+in_scores = partial(Mistake, at="def scores", check="metrics")
+in_class = partial(Mistake, at="class Mine", check="")
+in_loop = partial(Mistake, at="def advance", check="rows")
+in_start = partial(Mistake, at="def start", check="rows")
+
 _KEPT = "self.kept = None"
 _MEMORY = "x, _ = self.memory(x)"
 _HEAD = "return self.head(x)"
 _SIZE = '    size_field = "n"'
+_FAR = '    metrics = {"acc": "up", "far": "down"}\n    size_field = "n"'
+_SCORES = f"{_FAR}\n\n    def scores(self, found, wanted):\n        return "
 _SUM = "str(bits.sum() % 2)"
 IN_MODELS = {
-    "a layer of torch's that takes time first": Mistake(
-        "batch_first=True", "", "def forward", "rows apart"
+    "a layer of torch's that takes time first": in_model(
+        "batch_first=True", "", check="rows apart"
     ),
-    "a layer that reads from both ends": Mistake(
+    "a layer that reads from both ends": in_model(
         "self.memory = nn.GRU(d, d, batch_first=True)",
         "self.memory = nn.GRU(d, d // 2, batch_first=True, bidirectional=True)",
-        "def forward",
-        "causal",
+        check="causal",
     ),
-    "outputs as wide as the embedding": Mistake(
-        "nn.Linear(d, vocab)", "nn.Linear(d, d)", "def forward", "outputs"
+    "outputs as wide as the embedding": in_model("nn.Linear(d, vocab)", "nn.Linear(d, d)"),
+    "an embedding with too few rows": in_model(
+        "nn.Embedding(vocab, d)", "nn.Embedding(3, d)", at="self.embedding(tokens)"
     ),
-    "an embedding with too few rows": Mistake(
-        "nn.Embedding(vocab, d)", "nn.Embedding(3, d)", "self.embedding(tokens)", "outputs"
+    "layers whose sizes do not fit": in_model(
+        "nn.Linear(d, vocab)", "nn.Linear(2 * d, vocab)", at="self.head(x)"
     ),
-    "layers whose sizes do not fit": Mistake(
-        "nn.Linear(d, vocab)", "nn.Linear(2 * d, vocab)", "self.head(x)", "outputs"
+    "layers in a Python list": in_init(_KEPT, "self.layers = [nn.Linear(d, d)]"),
+    "first weights from numpy": in_build(
+        _KEPT, "self.head.bias.data.copy_(torch.from_numpy(np.random.randn(vocab)))"
     ),
-    "layers in a Python list": Mistake(
-        _KEPT, "self.layers = [nn.Linear(d, d)]", "def __init__", "weights"
+    "a seed of its own in `build`": in_build(
+        "return Net(vocab, self.d)", "torch.manual_seed(0); return Net(vocab, self.d)"
     ),
-    "first weights from numpy": Mistake(
-        _KEPT,
-        "self.head.bias.data.copy_(torch.from_numpy(np.random.randn(vocab)))",
-        "def build",
-        "weights",
+    "an input that is written to": in_model(
+        "x = self.embedding(tokens)", "tokens[:, 1:] = 0; x = self.embedding(tokens)"
     ),
-    "a seed of its own in `build`": Mistake(
-        "return Net(vocab, self.d)",
-        "torch.manual_seed(0); return Net(vocab, self.d)",
-        "def build",
-        "weights",
+    "`super().__init__()` forgotten": in_build("super().__init__()", "pass", at="nn.Embedding"),
+    "`build` with other parameters": in_build(
+        "def build(self, vocab, L, capacity, generator)", "def build(self, vocab)"
     ),
-    "an input that is written to": Mistake(
-        "x = self.embedding(tokens)",
-        "tokens[:, 1:] = 0; x = self.embedding(tokens)",
-        "def forward",
-        "outputs",
+    "a state kept from call to call": in_model(
+        _MEMORY, "x, self.kept = self.memory(x, self.kept)", check="repeats"
     ),
-    "`super().__init__()` forgotten": Mistake(
-        "super().__init__()", "pass", "nn.Embedding", "weights"
+    "dropout that is always on": in_model(
+        _HEAD, "return self.head(F.dropout(x, 0.1))", check="repeats"
     ),
-    "`build` with other parameters": Mistake(
-        "def build(self, vocab, L, capacity, generator)",
-        "def build(self, vocab)",
-        "def build",
-        "weights",
-    ),
-    "a state kept from call to call": Mistake(
-        _MEMORY, "x, self.kept = self.memory(x, self.kept)", "def forward", "repeats"
-    ),
-    "dropout that is always on": Mistake(
-        _HEAD, "return self.head(F.dropout(x, 0.1))", "def forward", "repeats"
-    ),
-    "a softmax at the end": Mistake(
-        _HEAD, "return self.head(x).softmax(-1)", "def forward", "outputs"
-    ),
-    "more than the outputs returned": Mistake(
-        _HEAD, "return self.head(x), _", "def forward", "outputs"
-    ),
-    "the logarithm of a negative number": Mistake(
-        _HEAD, "return self.head(x).log()", "def forward", "outputs"
-    ),
-    "`step` that forgets": Mistake(
+    "a softmax at the end": in_model(_HEAD, "return self.head(x).softmax(-1)"),
+    "more than the outputs returned": in_model(_HEAD, "return self.head(x), _"),
+    "the logarithm of a negative number": in_model(_HEAD, "return self.head(x).log()"),
+    "`step` that forgets": in_model(
         "    def forward(self, tokens):",
         "    def prefill(self, tokens, lengths):\n"
         "        return lengths\n"
@@ -196,10 +181,10 @@ IN_MODELS = {
         "        return self.forward(tokens[:, None])[:, 0]\n"
         "\n"
         "    def forward(self, tokens):",
-        "def step",
-        "decoding",
+        at="def step",
+        check="decoding",
     ),
-    "a state counted by hand, and wrongly": Mistake(
+    "a state counted by hand, and wrongly": in_model(
         "@dataclass(frozen=True)\n"
         "class Mine(Architecture):\n"
         "    def build(self, vocab, L, capacity, generator):\n"
@@ -211,10 +196,10 @@ IN_MODELS = {
         "class Mine(Lstm):\n"
         "    def state_bytes(self, vocab, L):\n"
         "        return 16 * super().state_bytes(vocab, L)\n",
-        "def state_bytes",
-        "state",
+        at="def state_bytes",
+        check="state",
     ),
-    "FLOPs counted by hand, and wrongly": Mistake(
+    "FLOPs counted by hand, and wrongly": in_model(
         "class Net(nn.Module):",
         "    def parts(self, vocab, L):\n"
         "        from sweepd.models.base import Part\n"
@@ -222,37 +207,31 @@ IN_MODELS = {
         "\n"
         "\n"
         "class Net(nn.Module):",
-        "def parts",
-        "cost",
+        at="def parts",
+        check="cost",
     ),
-    "a gradient that is cut": Mistake(
-        _MEMORY, "x, _ = self.memory(x)\n        x = x.detach()", "def forward", "training"
+    "a gradient that is cut": in_model(
+        _MEMORY, "x, _ = self.memory(x)\n        x = x.detach()", check="training"
     ),
-    "a layer that `forward` does not use": Mistake(
-        _KEPT, "self.spare = nn.Linear(d, d)", "def forward", "training"
+    "a layer that `forward` does not use": in_model(
+        _KEPT, "self.spare = nn.Linear(d, d)", check="training"
     ),
-    "a complex weight": Mistake(
-        _KEPT,
-        "self.phase = nn.Parameter(torch.ones(d, dtype=torch.cfloat))",
-        "def __init__",
-        "weights",
+    "a complex weight": in_init(
+        _KEPT, "self.phase = nn.Parameter(torch.ones(d, dtype=torch.cfloat))"
     ),
-    "a layer without a size": Mistake(
-        "nn.Linear(d, vocab)", "nn.LazyLinear(vocab)", "def __init__", "weights"
+    "a layer without a size": in_init("nn.Linear(d, vocab)", "nn.LazyLinear(vocab)"),
+    "sparse gradients": in_model(
+        "nn.Embedding(vocab, d)", "nn.Embedding(vocab, d, sparse=True)", check="training"
     ),
-    "sparse gradients": Mistake(
-        "nn.Embedding(vocab, d)", "nn.Embedding(vocab, d, sparse=True)", "def forward", "training"
-    ),
-    "a running value that no checkpoint holds": Mistake(
+    "a running value that no checkpoint holds": in_model(
         _MEMORY,
         "if self.training:\n"
         "            self.kept = (self.kept or 0) + 1\n"
         "            x = x * self.kept\n"
         "        x, _ = self.memory(x)",
-        "def forward",
-        "checkpoint",
+        check="checkpoint",
     ),
-    "a buffer that no checkpoint holds": Mistake(
+    "a buffer that no checkpoint holds": in_model(
         _MEMORY,
         "if self.training:\n"
         "            self.kept = (self.kept or 0) + 1\n"
@@ -261,188 +240,135 @@ IN_MODELS = {
         "                self.register_buffer('noise', noise, persistent=False)\n"
         "            x = x + self.noise\n"
         "        x, _ = self.memory(x)",
-        "def forward",
-        "checkpoint",
+        check="checkpoint",
     ),
-    "a count that no checkpoint holds": Mistake(
+    "a count that no checkpoint holds": in_model(
         _MEMORY,
         "self.kept = (self.kept or 0) + self.training\n        x, _ = self.memory(x)",
-        "def forward",
-        "checkpoint",
+        check="checkpoint",
     ),
-    "numpy's noise in training": Mistake(
+    "numpy's noise in training": in_model(
         _MEMORY,
         "x, _ = self.memory(x)\n"
         "        if self.training:\n"
         "            x = x * float(np.random.rand())",
-        "def forward",
-        "checkpoint",
+        check="checkpoint",
     ),
 }
 
 IN_TASKS = {
-    "numpy's global generator": Mistake(
-        "rng.integers(2, size=self.n)", "np.random.randint(2, size=self.n)", "def draw", "seeds"
+    "numpy's global generator": in_task(
+        "rng.integers(2, size=self.n)", "np.random.randint(2, size=self.n)", check="seeds"
     ),
-    "a generator of its own": Mistake(
+    "a generator of its own": in_task(
         "rng.integers(2, size=self.n)",
         "np.random.default_rng().integers(2, size=self.n)",
-        "def draw",
-        "seeds",
+        check="seeds",
     ),
-    "a word that `vocab` lacks": Mistake(_SUM, "str(bits.sum())", "def draw", "rows"),
-    "a number as the answer": Mistake(_SUM, "int(bits.sum() % 2)", "def draw", "rows"),
-    "a number where a word is needed": Mistake(
-        "[str(bit) for bit in bits]", "list(bits)", "def draw", "rows"
+    "a word that `vocab` lacks": in_task(_SUM, "str(bits.sum())"),
+    "a number as the answer": in_task(_SUM, "int(bits.sum() % 2)"),
+    "a number where a word is needed": in_task("[str(bit) for bit in bits]", "list(bits)"),
+    "`prompt_length` without the separator": in_task("return self.n + 1", "return self.n"),
+    "`vocab` without SPECIALS": in_task(
+        '(*SPECIALS, "0", "1")', '("0", "1", "a", "b", "c")', at="class Mine"
     ),
-    "`prompt_length` without the separator": Mistake(
-        "return self.n + 1", "return self.n", "def draw", "rows"
-    ),
-    "`vocab` without SPECIALS": Mistake(
-        '(*SPECIALS, "0", "1")', '("0", "1", "a", "b", "c")', "class Mine", "rows"
-    ),
-    "two parts where three are needed": Mistake(
+    "two parts where three are needed": in_task(
         '[str(bit) for bit in bits], "", str(bits.sum() % 2)',
         "[str(bit) for bit in bits], str(bits.sum() % 2)",
-        "def draw",
-        "rows",
     ),
-    "always the same answer": Mistake(_SUM, '"1"', "def draw", "answers"),
-    "always the same problem": Mistake(
-        "bits = rng.integers(2, size=self.n)", "bits = np.ones(self.n, int)", "def draw", "rows"
+    "always the same answer": in_task(_SUM, '"1"', check="answers"),
+    "always the same problem": in_task(
+        "bits = rng.integers(2, size=self.n)", "bits = np.ones(self.n, int)"
     ),
-    "the splits ignored": Mistake(
+    "the splits ignored": in_task(
         "    def draw(self, rng):",
         "    def sample(self, rng, count, split):\n"
         "        from sweepd.tasks.base import Split\n"
         "        return super().sample(rng, count, Split.TRAIN)\n"
         "\n"
         "    def draw(self, rng):",
-        "def sample",
-        "splits",
+        at="def sample",
+        check="splits",
     ),
 }
 
 IN_SCORES = {
-    "a metric of one's own that nothing reports": Mistake(
-        _SIZE, '    metrics = {"acc": "up", "far": "down"}\n    size_field = "n"', "class Mine"
-    ),
-    "a wrong name in `scores`": Mistake(
-        _SIZE,
-        '    metrics = {"acc": "up", "far": "down"}\n'
-        '    size_field = "n"\n'
-        "\n"
-        "    def scores(self, found, wanted):\n"
-        '        return {"near": 0.0}',
-        "def scores",
-        "metrics",
-    ),
-    "random numbers in `scores`": Mistake(
-        _SIZE,
-        '    metrics = {"acc": "up", "far": "down"}\n'
-        '    size_field = "n"\n'
-        "\n"
-        "    def scores(self, found, wanted):\n"
-        '        return {"far": np.random.rand()}',
-        "def scores",
-        "metrics",
-    ),
+    "a metric of one's own that nothing reports": in_class(_SIZE, _FAR),
+    "a wrong name in `scores`": in_scores(_SIZE, _SCORES + '{"near": 0.0}'),
+    "random numbers in `scores`": in_scores(_SIZE, _SCORES + '{"far": np.random.rand()}'),
 }
 
 IN_CLASSES = {
-    "no @dataclass(frozen=True)": Mistake(
-        "@dataclass(frozen=True)\nclass Mine", "class Mine", "class Mine"
-    ),
-    "no `size_field`": Mistake('size_field = "n"\n', "\n", "class Mine"),
-    "a field that is a list": Mistake(
-        "n: int = 8", "n: int = 8\n    texts: list[str] = ()", "class Mine"
-    ),
-    "a field with the name of a method": Mistake(
-        "n: int = 8", "n: int = 8\n    words: int = 16", "class Mine"
-    ),
-    "a type after `vocab`": Mistake("    vocab = (", "    vocab: tuple = (", "class Mine"),
-    "a method that is missing": Mistake(
-        "def prompt_length(self):", "def length_of_prompt(self):", "class Mine"
-    ),
-    "a field assigned in `__post_init__`": Mistake(
+    "no @dataclass(frozen=True)": in_class("@dataclass(frozen=True)\nclass Mine", "class Mine"),
+    "no `size_field`": in_class('size_field = "n"\n', "\n"),
+    "a field that is a list": in_class("n: int = 8", "n: int = 8\n    texts: list[str] = ()"),
+    "a field with the name of a method": in_class("n: int = 8", "n: int = 8\n    words: int = 16"),
+    "a type after `vocab`": in_class("    vocab = (", "    vocab: tuple = ("),
+    "a method that is missing": in_class("def prompt_length(self):", "def length_of_prompt(self):"),
+    "a field assigned in `__post_init__`": in_class(
         _SIZE,
         '    def __post_init__(self):\n        self.half = self.n // 2\n\n    size_field = "n"',
-        "self.half",
+        at="self.half",
     ),
 }
 
 _ROW = 'return {"acc": 0.5, "f1": self.at}'
 IN_LOOPS = {
-    "a metric that `metrics` does not name": Mistake(
-        _ROW, 'return {"acc": 0.5, "f1": self.at, "f2": 0.5}', "def advance", "rows"
+    "a metric that `metrics` does not name": in_loop(
+        _ROW, 'return {"acc": 0.5, "f1": self.at, "f2": 0.5}'
     ),
-    "a metric left out": Mistake(_ROW, 'return {"acc": 0.5}', "def advance", "rows"),
-    "no row": Mistake(_ROW, "return self.at", "def advance", "rows"),
-    "an end before the first row": Mistake(_ROW, "return None", "def advance", "rows"),
-    "a text in place of a number": Mistake(
-        _ROW, 'return {"acc": 0.5, "f1": f"{self.at:.2f}"}', "def advance", "rows"
+    "a metric left out": in_loop(_ROW, 'return {"acc": 0.5}'),
+    "no row": in_loop(_ROW, "return self.at"),
+    "an end before the first row": in_loop(_ROW, "return None"),
+    "a text in place of a number": in_loop(_ROW, 'return {"acc": 0.5, "f1": f"{self.at:.2f}"}'),
+    "a truth in place of a number": in_loop(_ROW, 'return {"acc": 0.5, "f1": torch.tensor(True)}'),
+    "a number for each class": in_loop(_ROW, 'return {"acc": 0.5, "f1": torch.ones(3)}'),
+    "percent in place of a share": in_loop(_ROW, 'return {"acc": 50, "f1": self.at}'),
+    "a division of 0 by 0": in_loop(
+        _ROW, 'return {"acc": 0.5, "f1": float(torch.tensor(0.0) / 0)}'
     ),
-    "a truth in place of a number": Mistake(
-        _ROW, 'return {"acc": 0.5, "f1": torch.tensor(True)}', "def advance", "rows"
+    "a row of all weights": in_loop(_ROW, "return {f'weight{i}': 0.0 for i in range(100_000)}"),
+    "an error in the training": in_loop(
+        _ROW, 'return {"acc": 0.5, "f1": self.at / self.steps}', at="self.at / self.steps"
     ),
-    "a number for each class": Mistake(
-        _ROW, 'return {"acc": 0.5, "f1": torch.ones(3)}', "def advance", "rows"
+    "a seed that is not used": in_start(
+        "random.Random(seed)", "random.Random(time.time_ns())", check="seed"
     ),
-    "percent in place of a share": Mistake(
-        _ROW, 'return {"acc": 50, "f1": self.at}', "def advance", "rows"
+    "the time in a row": in_start(
+        _ROW, 'return {"acc": 0.5, "f1": time.perf_counter()}', check="seed"
     ),
-    "a division of 0 by 0": Mistake(
-        _ROW, 'return {"acc": 0.5, "f1": float(torch.tensor(0.0) / 0)}', "def advance", "rows"
+    "`start` that trains at once": in_start("return Walk(seed)", "return Walk(seed).advance()"),
+    "`save` without `load`": in_start("def load(", "def restore("),
+    "a budget that is no whole number": in_start("steps: int = 5", "steps: float = 5.0"),
+    "`start` with other parameters": in_start(
+        "def start(self, seed, device)", "def start(self, seed)"
     ),
-    "a row of all weights": Mistake(
-        _ROW, "return {f'weight{i}': 0.0 for i in range(100_000)}", "def advance", "rows"
-    ),
-    "an error in the training": Mistake(
-        _ROW, 'return {"acc": 0.5, "f1": self.at / self.steps}', "self.at / self.steps", "rows"
-    ),
-    "a seed that is not used": Mistake(
-        "random.Random(seed)", "random.Random(time.time_ns())", "def start", "seed"
-    ),
-    "the time in a row": Mistake(
-        _ROW, 'return {"acc": 0.5, "f1": time.perf_counter()}', "def start", "seed"
-    ),
-    "`start` that trains at once": Mistake(
-        "return Walk(seed)", "return Walk(seed).advance()", "def start", "rows"
-    ),
-    "`save` without `load`": Mistake("def load(", "def restore(", "def start", "rows"),
-    "a budget that is no whole number": Mistake(
-        "steps: int = 5", "steps: float = 5.0", "def start", "rows"
-    ),
-    "`start` with other parameters": Mistake(
-        "def start(self, seed, device)", "def start(self, seed)", "def start", "rows"
-    ),
-    "`save` that gives no bytes": Mistake(
+    "`save` that gives no bytes": in_loop(
         "return json.dumps([self.at, self.random.getstate()]).encode()",
         "return [self.at, self.random.getstate()]",
-        "def save",
-        "rows",
+        at="def save",
     ),
-    "`save` that forgets": Mistake(
+    "`save` that forgets": in_loop(
         "[self.at, self.random.getstate()]",
         "[0.0, self.random.getstate()]",
-        "def load",
-        "checkpoint",
+        at="def load",
+        check="checkpoint",
     ),
-    "`save` that forgets what comes late": Mistake(
+    "`save` that forgets what comes late": in_loop(
         "self.at, state = json.loads(data)",
         "at, state = json.loads(data)\n        self.at = min(at, 0.2)",
-        "def load",
-        "checkpoint",
+        at="def load",
+        check="checkpoint",
     ),
-    "a state that cannot be loaded": Mistake(
+    "a state that cannot be loaded": in_loop(
         "self.at, state = json.loads(data)",
         "self.at, state, more = json.loads(data)",
-        "state, more",
-        "checkpoint",
+        at="state, more",
+        check="checkpoint",
     ),
-    "metrics without a direction": Mistake(
-        'metrics = {"acc": "up", "f1": "up"}', 'metrics = ("acc", "f1")', "class Mine"
+    "metrics without a direction": in_class(
+        'metrics = {"acc": "up", "f1": "up"}', 'metrics = ("acc", "f1")'
     ),
-    "no metrics": Mistake('    metrics = {"acc": "up", "f1": "up"}', "", "class Mine"),
-    "no `start`": Mistake("def start(", "def train(", "class Mine"),
+    "no metrics": in_class('    metrics = {"acc": "up", "f1": "up"}', ""),
+    "no `start`": in_class("def start(", "def train("),
 }

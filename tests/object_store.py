@@ -1,8 +1,6 @@
 """An object store to test against. It is moto's, behind a proxy that counts the requests and fails
 when it is told to."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

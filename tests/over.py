@@ -1,7 +1,5 @@
 """What is known of a run of the built-in training that has ended."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from sweepd.trial.evaluation import Score

@@ -1,7 +1,5 @@
 """The documentation as tests read it: its pages, their fenced blocks, and the commands in these."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Questions to stores in memory, for tests: stores with given cells, and what the answers say."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 """The command line as a user runs it. Ray and the training are real. A process is real where the
 test needs one."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,10 +1,10 @@
 """Grids whose trials have outcomes from a table, and a driver that runs these trials in any
 order."""
 
-from __future__ import annotations
-
+import math
 import random
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from sweepd.grid.plan import Plan, plan
@@ -36,6 +36,44 @@ search: staircase
 
 def simulated(*sets: str, text: str = GRID) -> Plan:
     return plan(parse_grid(text, "simulated.yaml", sets, Path()))
+
+
+@cache
+def settling(*sets: str) -> Plan:
+    return simulated(*sets, text=SETTLING)
+
+
+def truth(
+    seed: int,
+    noise: float = 0.02,
+    total: int = 1024,
+    diverged: float | None = None,
+    stuck: float = 0.0,
+) -> Callable[[Trial], Outcome]:
+    """Outcomes of trials of SETTLING whose scores approach a limit as a power of the steps, at
+    rates of which .003 is best. The limit rises with d and falls with the size. The share `stuck`
+    of the seeds stays at .5 whatever its budget. Where some trials may diverge, the scores are
+    losses."""
+    rng = random.Random(seed)
+    needs = dict(zip((4, 6, 8), sorted(rng.uniform(2, 40) for _ in range(3)), strict=True))
+    power, early = rng.uniform(0.4, 0.9), rng.uniform(100, 600)
+
+    def outcome_of(trial: Trial) -> Outcome:
+        peak, d = trial.train.peak_lr(32), int(str(trial.axes["d"]))
+        if random.Random(f"{trial.size} {d} {peak} {trial.seed}").random() < stuck:
+            score = 0.5 + random.Random(trial.id).gauss(0, 0.02)
+        else:
+            limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(d / needs[trial.size]))))
+            missing = (trial.train.steps / early) ** -power + 0.05 * abs(math.log(peak / 3e-3))
+            by_chance = random.Random(f"{seed} {trial.id}").gauss(0, noise)
+            score = min(1.0, max(0.0, limit - missing + by_chance))
+        if diverged is None:
+            return Outcome("completed", score, total)
+        if random.Random(f"diverged {trial.id}").random() < diverged:
+            return Outcome("diverged")
+        return Outcome("completed", 3 * (1 - score), total)
+
+    return outcome_of
 
 
 def drive(

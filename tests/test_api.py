@@ -2,10 +2,6 @@
 tests/docs/test_python.py runs what docs/python.md shows, and tests/e2e/test_main_job.py launches a
 sweep."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -94,12 +90,6 @@ def test_overrides_may_be_numpy_s_and_nothing_that_yaml_cannot_hold(tmp_path: Pa
     assert sweepd.plan(grid, widths, results=tmp_path / "results").cells == 3
     with pytest.raises(UserError, match=r"overrides: seeds: .*\(set\) cannot stand in a grid"):
         sweepd.plan(grid, {"seeds": {1, 2}}, results=tmp_path / "results")
-
-
-def test_importing_sweepd_loads_nothing() -> None:
-    program = "import sys, sweepd; print(len([n for n in sys.modules if n.startswith('sweepd')]))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.strip() == "1", done.stderr
 
 
 def test_what_it_offers_is_listed() -> None:

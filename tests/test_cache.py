@@ -1,7 +1,5 @@
 """What is put into the user's cache folder comes back as it was, or not at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a name that does not exist may mean: a name that is spelt alike, or that begins alike."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

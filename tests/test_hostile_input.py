@@ -6,8 +6,6 @@ A few hundred inputs are tried here; `make torture` tries 100,000. The modules b
 line have such tests of their own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,9 +1,6 @@
 """The pages about a user's own classes show the files of docs/examples/. These files are as short
 as the pages say, keep all promises, and learn."""
 
-from __future__ import annotations
-
-import re
 import sys
 from pathlib import Path
 
@@ -16,10 +13,7 @@ from sweepd.grid.costs import costs
 from sweepd.grid.registry import find
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.spec import parse_grid
-from sweepd.models.base import decoder
-from sweepd.tasks.base import Split
-from sweepd.trial.evaluation import decode
-from sweepd.trial.training import Stream, Training, generator
+from sweepd.trial.training import Training
 
 DOCS = Path(__file__).parents[1] / "docs"
 EXAMPLES = DOCS / "examples"
@@ -85,21 +79,6 @@ def trained(
     )
     training.losses = [row.columns["loss"] for row in training.advance() if row]  # type: ignore[attr-defined]
     return training
-
-
-@pytest.mark.parametrize(
-    ("task", "fields"), [("parity.py:Parity", {"n": 6}), ("selective.py:Selective", {"n": 2})]
-)
-@pytest.mark.parametrize("model", ["lstm.py:Lstm", "standard"])
-def test_each_pair_of_them_trains_and_is_scored(
-    task: str, fields: dict[str, int], model: str
-) -> None:
-    training = trained(task, model, steps=40, **fields)
-    assert training.result is not None and training.result.status == "completed"
-    score = training.score
-    assert score is not None and score.acc is not None
-    losses = training.losses  # type: ignore[attr-defined]
-    assert score.loss < losses[0] and losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize(
@@ -169,22 +148,6 @@ def test_first_weights_are_decided_by_the_generator_also_where_torch_draws_them(
         assert not torch.equal(value, other[name])
 
 
-def test_the_lstm_decodes_by_rerunning_what_it_would_say_in_parallel() -> None:
-    training = trained("parity.py:Parity", "lstm.py:Lstm", steps=40, n=6)
-    task, model = training.task, training.model.eval()
-    assert id(decoder(model)) != id(model)
-    chains = task.sample(generator(0, Stream.TEST, 0), 10, Split.TEST)
-    with torch.inference_mode():
-        rows = decode(model, task, chains.tokens, chains.prompts)  # type: ignore[arg-type]
-        for start, row in zip(chains.tokens, rows, strict=True):
-            ids = start[: chains.prompts[0]].tolist()
-            while len(ids) < task.capacity:
-                ids.append(int(model(torch.tensor([ids]))[0, -1].argmax()))
-                if ids[-1] == 2:
-                    break
-            assert row == (ids[:-1] if ids[-1] == 2 else None)
-
-
 def test_the_costs_of_the_lstm_are_counted() -> None:
     d, vocab, L = 16, 5, 19
     found = costs(find("model", "lstm.py:Lstm", EXAMPLES)(d=d), vocab, L, L + 1)
@@ -195,8 +158,3 @@ def test_the_costs_of_the_lstm_are_counted() -> None:
     assert found.flops == found.flops_weights
     assert found.params == vocab * d + 8 * d * d + 8 * d + (d + 1) * vocab
     assert found.state_bytes == 4 * 2 * d
-
-
-def test_the_page_tells_the_answer_to_a_question_of_its_grid() -> None:
-    for page in ("own.md", "own_examples.md"):
-        assert re.search(r"sweepd query \"min d where acc>0.9\"", (DOCS / page).read_text())

@@ -1,8 +1,6 @@
 """What is installed is what is in the repository. The links resolve, and a package imports only
 lower ones. The built wheel, installed alone, lists every task and model, and answers questions."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -117,6 +115,46 @@ def test_commands_import_no_more_than_they_need(
     assert len(imported) == len(commands)
     for command, found in zip(commands, imported, strict=True):
         assert found <= may, command
+
+
+PARTS = {
+    "import sweepd": ("sweepd.api", "sweepd.errors"),
+    "from sweepd.grid.fingerprint import current_code\n"
+    "from pathlib import Path\n"
+    "assert current_code((('task', 'lis'), ('model', 'linear')), Path())": (
+        *("torch", "numpy", "numba", "ray", "pydantic"),
+    ),
+    "import sweepd.store.store": ("ray", "torch", "duckdb", "obstore", "boto3"),
+    "from datetime import UTC, datetime\n"
+    "store = sweepd.store.store.Store.create('results')\n"
+    "row = {'id': 'a', 'attempt': 1, 'n': 4, 'success': None, 'cot': True}\n"
+    "store.write_metrics([{'id': 'a', 'attempt': 1, 'step': 1, 'loss': 0.5, 'seconds': 0.1}])\n"
+    "store.write_trials([{**row, 'decay': 0.5, 'started': datetime.now(UTC)}])": ("pandas",),
+    "from torch import nn\n"
+    "from sweepd.models._meta import on_meta\n"
+    "with on_meta():\n"
+    "    nn.Embedding(3, 4), nn.Linear(3, 4), nn.init.constant_(nn.LayerNorm(4).weight, 2)": (
+        "sympy",
+    ),
+    "from sweepd.grid.plan import plan\n"
+    "from sweepd.grid.spec import parse_grid\n"
+    "from sweepd.trial.attempt import started\n"
+    "grid = 'task: {name: lis, n: 2}\\nmodel: {name: standard, d: 4, dropout: 0.1}\\n'\n"
+    "grid += 'train: {steps: 2, batch_size: 4}'\n"
+    "[trial] = plan(parse_grid(grid, 'g', (), Path())).trials\n"
+    "for _ in started(trial, Path(), 'cpu').advance(): pass": ("torch._dynamo",),
+}
+"""What is done one after the other, and what has not been imported after it."""
+
+
+def test_no_part_imports_more_than_it_needs(tmp_path: Path) -> None:
+    program = "import sys\n"
+    for does, spared in PARTS.items():
+        program += f"{does}\nfound = {set(spared)} & sys.modules.keys()\nassert not found, found\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 SAID = """

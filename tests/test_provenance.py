@@ -1,8 +1,6 @@
 """Where a launch came from: the commit and the uncommitted changes of its folder, what is known
 without git, and the origin of a launch that was handed over to a cluster."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

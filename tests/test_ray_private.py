@@ -1,8 +1,6 @@
 """The private parts of Ray that sweepd uses still exist. If an upgrade of Ray drops one, a test
 fails here, in one line."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

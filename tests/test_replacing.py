@@ -1,8 +1,6 @@
 """Writing a file as a whole: a reader finds the old content or the new one, and a write that fails
 changes nothing and leaves nothing behind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

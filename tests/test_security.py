@@ -1,8 +1,6 @@
 """What others made is only data. A store, a grid, a checkpoint or a question can run no code, reach
 nothing outside the store, and spoil nothing in it."""
 
-from __future__ import annotations
-
 import ast
 import io
 import pickle

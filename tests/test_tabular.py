@@ -1,7 +1,5 @@
 """Answers as tables: rows and columns, Arrow, pandas, and what people and notebooks see."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import duckdb

@@ -1,8 +1,6 @@
 """Sweeps in a store, as a launch leaves them. They are planned or trained in this process, without
 Ray."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 from all the ways in which open seeds may still end. The other says what a row of `min` says of its
 cells."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Helpers that start other processes, and wait for what they do."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

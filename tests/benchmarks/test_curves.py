@@ -2,8 +2,6 @@
 not unusual among them. A trial's budget changes nothing else about it. With growing budgets the
 scores approach what is true at an infinite budget."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping

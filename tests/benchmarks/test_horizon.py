@@ -1,8 +1,6 @@
 """The benchmarks that judge forecasts: what the simulated one charges for extending a run, how both
 count, and that they read the real search and the real rule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,8 +2,6 @@
 gives Student's intervals. They are compared with NumPy's fit and with series whose slope is
 known."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

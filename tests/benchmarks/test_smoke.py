@@ -2,8 +2,6 @@
 figures mean nothing. So a benchmark cannot fall behind the code that it measures. `make test` runs
 the benchmarks that need only a second of CPU; `make bench-smoke` runs all of them."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import subprocess

@@ -1,8 +1,6 @@
 """Each mistake is told with its file, its line and what to do, in the words of docs/check.md. Where
 the mistake is not made, nothing is wrong."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

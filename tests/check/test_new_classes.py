@@ -3,8 +3,6 @@ of their code, whatever the store. The inspection is in a process of its own, so
 cannot end the launch. Covers
 `check/own_process.py`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import suppress

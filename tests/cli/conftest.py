@@ -1,7 +1,5 @@
 """A folder in which a user works: commands find and leave their results there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ Covers `query/readable.py`.
 What `min` prints without --wide is in tests/query/test_pivot.py.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

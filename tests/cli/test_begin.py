@@ -2,8 +2,6 @@
 command, completion in the shell, and `query` without a question.
 Covers `cli/completion.py` and `query/askable.py`."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from functools import partial

@@ -2,8 +2,6 @@
 of each place, what is done and what is left. How it is drawn is compared with pictures in text.
 Covers `cli/board.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf

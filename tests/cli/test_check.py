@@ -2,8 +2,6 @@
 and what is wrong in which place. It also answers when the user's code kills the process that
 inspects it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """What `sample`, `flops` and `plan` say when a user's class raises an error: what was raised, and
 in which line. `sample --csv` is a table of what `sample --json` prints."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,8 +1,6 @@
 """`sweepd merge`: what it shows, what it refuses, and that --dry-run writes nothing. It brings back
 what files held that `sweepd doctor` names as damaged."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What commands print: tables, JSON and CSV of the same rows. Covers `listing.py`."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

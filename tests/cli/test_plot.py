@@ -1,7 +1,5 @@
 """The commands `plot` and `report`: what they write and when, and what they refuse."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection
 from pathlib import Path

@@ -2,8 +2,6 @@
 The board for a terminal is tested in test_board.py, and for real in tests/e2e/test_live.py. Covers
 `cli/run.py`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

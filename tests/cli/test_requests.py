@@ -1,8 +1,6 @@
 """What a question costs on an object store: which requests it sends, and how many, before and after
 compaction. docs/store.md shows these figures."""
 
-from __future__ import annotations
-
 import itertools
 
 from fake_store import as_present, planned

@@ -1,7 +1,5 @@
 """What `launch` says of a sweep whose trials have all ended."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

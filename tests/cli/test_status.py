@@ -1,8 +1,6 @@
 """`sweepd status`. It shows how all sweeps stand, as the view `sweeps` counts them. For one sweep
 it shows each trial."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import looped

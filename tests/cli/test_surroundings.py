@@ -2,8 +2,6 @@
 ends early, a full disk behind stdout, files that exist already, and how a process ends. Each
 command runs in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """Trackers during a launch: they are told what the live view is told, in order, and each step once.
 `export --to` hands a whole store over to a tracker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

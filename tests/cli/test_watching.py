@@ -1,8 +1,6 @@
 """`status --watch` reads nothing but the store. It waits for a launch, shows its board and ends
 when the launch ends."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

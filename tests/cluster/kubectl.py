@@ -2,8 +2,6 @@
 whenever they are looked at. It keeps what it was given as JSON in the folder $KUBECTL. If a file
 `stuck` lies there, pods find no place."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

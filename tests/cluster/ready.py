@@ -1,7 +1,5 @@
 """The ready files of clusters, filled in as a user would."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 CLUSTERS = Path(__file__).parents[2] / "clusters"

@@ -1,8 +1,6 @@
 """What is asked of Amazon before anything costs money. moto plays it, on loopback, behind a proxy
 that refuses what Amazon may refuse. Covers `cluster/aws.py`."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

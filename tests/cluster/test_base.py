@@ -1,8 +1,6 @@
 """What every kind of cluster inherits: how many trials its nodes hold, what trials cost there, and
 which places for results its nodes cannot reach. Covers `grid/placement.py`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

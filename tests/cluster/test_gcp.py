@@ -1,8 +1,6 @@
 """What is asked of Google before anything costs money. A server on loopback answers as our reading
 of Google's pages says, not Google. Covers `cluster/gcp.py`."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -2,8 +2,6 @@
 kubectl, so no Kubernetes is asked. If $SWEEPD_RAYJOB_CRD is the path of ray.io_rayjobs.yaml from a
 release of KubeRay, the manifests are checked against its schema. Covers `cluster/package.py`."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -2,8 +2,6 @@
 handed to Ray. tests/machines brings the clusters themselves up. Covers `cluster/autoscaler.py`
 and `cluster/launcher.py`."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """This machine as a place to run trials: how many it holds at once, and what it refuses."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -2,8 +2,6 @@
 it. What a cluster file should not say is refused. tests/machines/test_slurm.py runs it on a real
 Slurm. Covers `cluster/slurm.py`."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

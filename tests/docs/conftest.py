@@ -1,8 +1,6 @@
 """The folder in which the examples of the pages run. It holds grids, cluster files and a small real
 store."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Of Jupyter's forms of output it knows those that sweepd, pandas and plain Python
 text.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

@@ -1,8 +1,6 @@
 """docs/architecture.md is short and true. Its floors are those of import-linter's contract, and the
 files along which it leads exist."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

@@ -1,8 +1,6 @@
 """The commands that the manual shows run on a small real store, and print the header that the page
 shows. The commands that are not run here are listed by name, with the reason."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -2,8 +2,6 @@
 manual speaks of no command and no option that does not exist. Who follows the tour has the trials
 that it names."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator

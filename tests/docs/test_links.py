@@ -1,8 +1,6 @@
 """What the pages point to exists: links, headings, paths of the repository, and the tree in README.
 The files that say who may use and cite sweepd agree with the package."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tomllib

@@ -1,8 +1,6 @@
 """The Python code in pages, docstrings and the notebook runs on a small real store. The notebook
 holds its outputs. They are small, and have the same forms as those of a fresh run."""
 
-from __future__ import annotations
-
 import doctest
 import json
 from types import ModuleType

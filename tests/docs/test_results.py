@@ -25,8 +25,6 @@ A number is a single digit, a setting (`d = 16`, `rate .02`, `2000 steps`), a da
 it stands in such a piece.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re

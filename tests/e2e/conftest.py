@@ -1,7 +1,5 @@
 """The command line as a user runs it. All tests that are not about Ray itself share one Ray."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

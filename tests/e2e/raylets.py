@@ -6,8 +6,6 @@ reads, and all of them at the end of its input. It is a program of its own so th
 environment of its own, and leaves nothing behind in the process of a test.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 from tempfile import gettempdir, mkdtemp

@@ -1,8 +1,6 @@
 """What a user can get wrong. Each mistake gives a clear message and the right exit code, and no
 traceback. Covers `errors.py`."""
 
-from __future__ import annotations
-
 import pytest
 from shell import SharedShell
 from trained import run
@@ -93,21 +91,10 @@ def test_wrong_questions_and_usage_are_refused(stored: SharedShell) -> None:
     more SQL in tests/test_security.py."""
     before = sorted(path.name for path in stored.folder.rglob("*"))
     for words in (
-        ("query", "least d where acc>0.9"),
-        ("query", "min nonsense where acc>0.9"),
-        ("query", "min read_text('/etc/passwd') where acc>0.9"),
-        ("query", "min d", "--nonsense"),
-        ("query", "min d", "--sweep", "nobody"),
-        ("sql", "DROP TABLE trials"),
-        ("sql", "COPY (SELECT 1) TO 'out.csv'"),
-        ("sql", "SELECT 1; SELECT 2"),
-        ("nonsense",),
-        ("plan", "nowhere.yaml"),
-        ("resume", "nobody"),
-        ("logs", "ffff"),
-        ("export", "--out", "trials.xlsx"),
-        ("sample", "lis", "--set", "n=zero"),
-        ("flops", "sparse", "--task", "lis", "--set", "d=8", "--set", "block=999"),
+        *(("query", "least d where acc>0.9"), ("query", "min d", "--nonsense")),
+        *(("query", "min d", "--sweep", "nobody"), ("sql", "COPY (SELECT 1) TO 'out.csv'")),
+        *(("nonsense",), ("plan", "nowhere.yaml"), ("resume", "nobody"), ("logs", "ffff")),
+        *(("export", "--out", "trials.xlsx"), ("sample", "lis", "--set", "n=zero")),
     ):
         assert stored.run(*words, exits=2).stderr, words
     assert sorted(path.name for path in stored.folder.rglob("*")) == before

@@ -2,8 +2,6 @@
 the client that launched it is killed, and when a node is killed. It runs the user's own code as it
 was in the folder of the launch. Covers `__main__.py`, `cli/cluster.py` and `cluster/jobs.py`."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from subprocess import Popen

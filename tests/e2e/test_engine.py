@@ -1,8 +1,6 @@
 """How the engine uses its slots, and what happens when several drivers want the same things. Covers
 `run/tune_hooks.py`. Its rules are tested in tests/run/test_engine.py."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Trials that fail, die or diverge. They are recorded as what they are and are tried again as often
 as the grid says. They never end the whole sweep."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -4,8 +4,6 @@ names it starts, and later only the results are left, in another place. It ends 
 numbers of a sweep that ran without interruption and without Ray. `torture/test_whole_program.py`
 interrupts more often."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

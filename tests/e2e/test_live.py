@@ -2,8 +2,6 @@
 empty. The board fills in, and nobody else gets in. Ctrl-C saves what runs and gives the terminal
 back."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import ipaddress

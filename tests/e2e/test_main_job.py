@@ -2,11 +2,8 @@
 the command line launches it again, extends it and asks about it. The grid names a tracker. Covers
 `cli/run.py`."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
-import io
 
 import pytest
 from shell import ONE_AT_A_TIME, SharedShell
@@ -24,13 +21,6 @@ goal:  acc > 0.5
 log_to: [tensorboard]
 """
 TRIALS = 12
-MIN_COLUMNS = [
-    "task", "size", "L", "model", "value", "fail", "pass", "inferred", "passed", "seeds", "acc",
-    "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "chain_acc", "commonest",
-    "loss", "loss_seed_min", "loss_seed_max", "close", "at", "edge", "verdict",
-    "steps", "fail_steps", "effort", "gain", "missing", "rates", "holds_to", "why", "least_any",
-    "least_any_verdict", "least_median", "least_median_verdict", "least_all", "least_all_verdict",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -96,27 +86,6 @@ def test_one_more_value_runs_only_the_new_trials(swept: SharedShell) -> None:
     after = swept.sql("SELECT id, d FROM attempts")
     assert len(after) == TRIALS + 6
     assert {row["d"] for row in after if row["id"] not in before} == {12}
-
-
-def test_min_answers_with_every_column(swept: SharedShell) -> None:
-    rows = swept.rows("query", "min d where acc>0.5")
-    assert [list(row) for row in rows] == [MIN_COLUMNS] * 6
-    as_csv = list(csv.DictReader(io.StringIO(
-        swept.run("query", "min d where acc>0.5", "--csv").stdout
-    )))  # fmt: skip
-    assert [row["verdict"] for row in as_csv] == [row["verdict"] for row in rows]
-    assert all(row["acc_low"] <= row["acc"] <= row["acc_high"] for row in rows)
-
-
-def test_frontier_is_not_beaten(swept: SharedShell) -> None:
-    rows = swept.rows("query", "frontier flops, acc")
-    by_group: dict[tuple[object, ...], list[tuple[float, float]]] = {}
-    for row in rows:
-        key = (row["task"], row["size"], row["model"])
-        by_group.setdefault(key, []).append((row["flops"], row["acc"]))
-    for points in by_group.values():
-        assert points == sorted(points)
-        assert [acc for _, acc in points] == sorted({acc for _, acc in points})
 
 
 def test_no_row_is_exit_1(swept: SharedShell) -> None:

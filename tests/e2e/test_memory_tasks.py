@@ -1,32 +1,30 @@
-"""Tasks without chains, by the command line: a goal on the loss, real numbers as inputs and
-targets, and samples of rows."""
-
-from __future__ import annotations
-
-import json
+"""Trials of tasks without chains, as the command line shows them: a goal on the loss, and real
+numbers as inputs and targets."""
 
 import pytest
-from shell import ONE_AT_A_TIME, SharedShell
+from shell import SharedShell
+from trained import run
 
-GRID = f"""
+from sweepd.store.store import Store
+
+GRID = """
 name: memory
 task:
-  - {{name: fixed_memory, memories: 1, longest: 4, values: [tokens, reals], length: 12}}
-  - {{name: adaptive_memory, longest: 8, length: 12}}
-  - {{name: sparse_memory, length: 12}}
-model: {{name: standard, d: [4, 8], layers: 1, heads: 2}}
-train: {{steps: 20, batch_size: 16}}
-evaluate: {{check_every: 10, check_samples: 32, verdict_samples: 64}}
+  - {name: fixed_memory, memories: 1, longest: 4, values: [tokens, reals], length: 12}
+  - {name: adaptive_memory, longest: 8, length: 12}
+  - {name: sparse_memory, length: 12}
+model: {name: standard, d: [4, 8], layers: 1, heads: 2}
+train: {steps: 20, batch_size: 16}
+evaluate: {check_every: 10, check_samples: 32, verdict_samples: 64}
 goal:  loss < 1.5
 lengths: [1.5]
-resources: {ONE_AT_A_TIME}
 """
 
 
 @pytest.fixture(scope="module")
 def swept(module_shell: SharedShell) -> SharedShell:
-    module_shell.write("grid.yaml", GRID)
-    module_shell.run("launch", "grid.yaml", "--yes")
+    grid = module_shell.write("grid.yaml", GRID)
+    run(Store.create(str(module_shell.folder / "sweepd-results")), grid)
     return module_shell
 
 
@@ -44,22 +42,6 @@ def test_ids_have_an_accuracy_and_real_numbers_a_loss_alone(swept: SharedShell) 
     assert checks == {"checks": 4 * 2}
 
 
-def test_a_loss_decides(swept: SharedShell) -> None:
-    losses = {
-        (row["task"], row["values"], row["d"]): row["loss"]
-        for row in swept.sql('SELECT task, "values", d, loss FROM trials')
-    }
-    for limit in (1.5, 0.7):
-        rows = swept.rows("query", f'min d by "values" where loss < {limit}')
-        assert len(rows) == 4
-        for row in rows:
-            passing = [d for d in (4, 8) if losses[row["task"], row["values"], d] < limit]
-            assert row["value"] == (min(passing) if passing else None)
-    assert swept.rows("query", 'min d by "values"') == swept.rows(
-        "query", 'min d by "values" where loss < 1.5'
-    )
-
-
 def test_longer_rows_are_scored_as_rows_of_the_task_are(swept: SharedShell) -> None:
     for row in swept.sql("SELECT * FROM trials"):
         real = row["task"] == "sparse_memory" or row["values"] == "reals"
@@ -70,19 +52,3 @@ def test_longer_rows_are_scored_as_rows_of_the_task_are(swept: SharedShell) -> N
     assert {(r["task"], r["d"]): r["acc_1_5x"] for r in rows} == {
         (r["task"], r["d"]): r["acc"] for r in best if r["acc"] is not None
     }
-
-
-def test_samples_are_a_prompt_and_its_answer(shell: SharedShell) -> None:
-    lines = shell.run("sample", "sparse_memory", "--count", "3", "--json").stdout.splitlines()
-    assert len(lines) == 3
-    for row in map(json.loads, lines):
-        prompt = row["tokens"][: row["prompt_length"]]
-        assert prompt[-1] == "<sep>" and len(prompt) == 65
-        assert row["tokens"] == [*prompt, *row["answer"].split(), "<eos>"]
-
-
-@pytest.mark.parametrize("name", ["goal=acc > 0.5", "stop.success=0.9"])
-def test_an_accuracy_is_refused_where_there_is_none(shell: SharedShell, name: str) -> None:
-    shell.write("grid.yaml", GRID)
-    refused = shell.run("plan", "grid.yaml", "--set", name, exits=2)
-    assert "_memory" in refused.stderr and name.split("=")[0] in refused.stderr

@@ -1,8 +1,6 @@
 """A task and a model of the user's own, as docs/own.md shows them, from a file to an answer. The
 task also reports a metric of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

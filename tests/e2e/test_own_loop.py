@@ -1,8 +1,6 @@
 """A training loop of the user's own, as docs/own.md shows it, from a file to an answer. Beside it,
 in the results of the same launch, is a loop that hangs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A program as docs/program.md shows it, from a file to an answer, beside one that fails."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

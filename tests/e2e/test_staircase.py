@@ -1,8 +1,6 @@
 """A staircase sweep by the command line, which is killed on its way. It runs only a part of the
 grid. The whole grid, run after it, gives the same answers."""
 
-from __future__ import annotations
-
 import os
 import signal
 

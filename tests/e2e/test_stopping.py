@@ -2,8 +2,6 @@
 and a question then says `at most`. A trial that is wanted in full, or for longer, goes on where it
 was left."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

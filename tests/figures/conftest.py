@@ -1,7 +1,5 @@
 """What all tests of figures share: questions to the invented store, and a browser."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import invented

@@ -1,7 +1,5 @@
 """Every kind of figure. Its data is what the answer says. The schema of Vega-Lite accepts it."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -2,8 +2,6 @@
 their fonts are within the file. On an HTML page, what a trial has written is shown as text. It can
 neither run a script nor end one."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct

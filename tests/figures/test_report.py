@@ -1,7 +1,5 @@
 """The report: what it says, and what it does in a browser without a network."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Costs of a model. The meta device counts what a model has that is really built. Training costs
 three passes, and its memory is what torch keeps. `sweepd flops` shows these costs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +13,7 @@ from typer.testing import CliRunner
 
 from sweepd.cli import application
 from sweepd.errors import UserError
-from sweepd.grid.costs import costs, sparing_the_compiler, train_flops
+from sweepd.grid.costs import costs, sparing_the_compiler
 from sweepd.models.base import Architecture, TransformerArchitecture
 from sweepd.models.dot_free import DotFree
 from sweepd.models.lin_rpe import LinRpe
@@ -71,11 +69,6 @@ def test_torch_is_left_as_it_was() -> None:
     with sparing_the_compiler():
         assert marks() != before
     assert marks() == before
-
-
-def test_training_is_forward_and_twice_that_backward() -> None:
-    assert train_flops(10, 7) == 210.0
-    assert train_flops(10**12, 10**9) == 3e21
 
 
 # Memory

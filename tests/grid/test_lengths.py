@@ -2,8 +2,6 @@
 called, what a longer task is, how many of its rows are scored, and what a grid may ask for. A grid
 without `lengths` has the same trials as ever."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """`loop:` in a grid: what its class must give, which settings go with it and which do not. Its
-trials: their fields, identity, budgets and costs."""
-
-from __future__ import annotations
+trials: their fields, identity, budgets and costs. Covers `grid/metrics.py`."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What part of a grid is the user's own: the files that its classes run, and the defaults that have
 changed since a sweep was launched."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

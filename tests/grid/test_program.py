@@ -1,8 +1,6 @@
 """`loop: {program: …}` in a grid: what its block must say, what is refused and where, what a
 command becomes, and what makes up the identity of its trials."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

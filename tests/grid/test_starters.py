@@ -1,8 +1,6 @@
 """What a new user begins with: the shipped grids, new grids with comments, and templates of
 code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A sweep file of Weights & Biases becomes a grid: its trials, its command, what is left out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """From YAML text to data and the place of each value: the scalars of YAML 1.2, lines, what is
 refused, and --set. What is written as YAML is read back as the same data. Covers `limits.py`."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 The launch's virtual environment lies in a path that no shell takes as it is, and each warning of
 Python's is an error."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

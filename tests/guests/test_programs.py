@@ -1,8 +1,6 @@
 """Programs as people have them, each in a folder of its own under `programs`: its files, its grid,
 and what must come out. All run in one sweep, which is interrupted while the last one trains."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

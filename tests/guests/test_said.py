@@ -1,8 +1,6 @@
 """What other people's files and grids are told before anything runs: each situation, and what must
 be said."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

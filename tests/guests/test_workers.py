@@ -1,7 +1,5 @@
 """Machines on which Ray's workers do not start: the launch ends with what they say of it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

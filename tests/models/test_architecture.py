@@ -23,6 +23,7 @@ from sweepd.models.mamba2 import Mamba2
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.models.tmx import Tmx
+from sweepd.models.tmx_scale import TmxScale
 from sweepd.models.window import Window
 
 ARCHITECTURES: list[type[TransformerArchitecture]] = [
@@ -33,6 +34,7 @@ ARCHITECTURES: list[type[TransformerArchitecture]] = [
     LogRpe,
     DotFree,
     Tmx,
+    TmxScale,
 ]
 RECURRENT: list[type[TransformerArchitecture]] = [Window, Gla, Delta, Mamba2, Hybrid]
 

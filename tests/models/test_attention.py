@@ -2,8 +2,6 @@
 log_rpe), without dot products, and TMX in two readings. Each has its equation, its costs, and what
 it can learn."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +16,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from sweepd.models._relative import RelativeAttention, Rpe, slopes
-from sweepd.models.base import Architecture
+from sweepd.models.base import Architecture, TransformerArchitecture
 from sweepd.models.dot_free import DotFree, DotFreeAttention
 from sweepd.models.lin_rpe import LinRpe
 from sweepd.models.log_rpe import LogRpe
@@ -149,21 +147,23 @@ def test_where_queries_say_nothing_the_distance_decides(
     torch.testing.assert_close(weights, expected / expected.sum(-1, keepdim=True))
 
 
-@pytest.mark.parametrize("kind", [LinRpe, LogRpe])
-def test_a_bias_by_distance_costs_nothing(
-    kind: type[LinRpe] | type[LogRpe],
+@pytest.mark.parametrize(
+    ("kind", "kin", "qkv"),
+    [
+        (LinRpe, Standard, 1),
+        (LogRpe, Standard, 1),
+        (Tmx, Standard, 2 / 3),
+        (TmxScale, DotFree, None),
+    ],
+)
+def test_beside_queries_and_keys_it_costs_what_its_kin_does(
+    kind: type[TransformerArchitecture], kin: type[TransformerArchitecture], qkv: float | None
 ) -> None:
-    ours, standard = kind(32), Standard(32)
-    assert ours.parts(vocab=21, L=87) == standard.parts(vocab=21, L=87)
-    assert ours.state_bytes(vocab=21, L=87) == standard.state_bytes(vocab=21, L=87)
-    assert ours.positions == "none"  # the bias is all that it knows of positions
-
-
-def test_dot_free_has_no_weights_of_queries_and_keys() -> None:
-    layer = DotFree(d=32).attention(48, 48)
-    assert layer.qkv.weight.shape == (32, 32)
-    parts = {part.name: part for part in DotFree(d=32).parts(vocab=21, L=48)}
-    assert parts["qkv"].flops == parts["attention output"].flops
+    """tests/models/test_architecture.py counts what queries and keys cost."""
+    ours, theirs = ({p.name: p for p in k(d=32).parts(vocab=21, L=87)} for k in (kind, kin))
+    assert ours.keys() == theirs.keys() and kind(32).positions == kin(32).positions
+    assert all(ours[name] == theirs[name] for name in ours if name != "qkv")
+    assert qkv is None or ours["qkv"].flops == pytest.approx(qkv * theirs["qkv"].flops)
 
 
 @pytest.mark.parametrize("lag", [0, 1, 7, 40])
@@ -205,15 +205,6 @@ def test_learns_lags_that_the_token_chooses_which_dot_free_cannot() -> None:
     assert accuracy_on_chosen_lags(DotFree(16, layers=1, heads=2, rpe="lin")) < 0.5
 
 
-def test_tmx_costs_half_of_the_weights_and_of_the_cache() -> None:
-    tmx, standard = Tmx(d=32), Standard(d=32)
-    ours, theirs = ({p.name: p for p in a.parts(vocab=21, L=87)} for a in (tmx, standard))
-    assert ours.keys() == theirs.keys()
-    assert 3 * ours["qkv"].flops == 2 * theirs["qkv"].flops
-    assert all(ours[name] == theirs[name] for name in ours if name != "qkv")
-    assert 2 * tmx.state_bytes(vocab=21, L=87) == standard.state_bytes(vocab=21, L=87)
-
-
 def test_a_token_without_a_say_leaves_dot_free() -> None:
     """With u = 0 the two architectures compute the same."""
     ours = TmxScale(d=8, layers=1, heads=2).build(5, 9, 9, torch.Generator().manual_seed(0))
@@ -239,12 +230,3 @@ def test_weights_of_one_head_of_tmx_scale_rise_or_fall_all_the_way(
     weights = layer.attend(torch.full((1, 1, 12, 1), u), one_hot[..., :0], one_hot)[0, 0, -1]
     steps = weights.diff()
     assert (steps >= 0).all() if 1 + u > 0 else (steps <= 0).all()
-
-
-def test_tmx_scale_costs_what_dot_free_costs_and_one_row_of_weights_a_head() -> None:
-    ours, dot_free, tmx = (kind(d=32, heads=4) for kind in (TmxScale, DotFree, Tmx))
-    parts = {p.name: p for p in ours.parts(vocab=21, L=87)}
-    theirs = {p.name: p for p in dot_free.parts(vocab=21, L=87)}
-    assert parts["qkv"].flops - theirs["qkv"].flops == 2 * 87 * ours.layers * 32 * 4
-    assert all(parts[name] == theirs[name] for name in parts if name != "qkv")
-    assert ours.state_bytes(vocab=21, L=87) == tmx.state_bytes(vocab=21, L=87)

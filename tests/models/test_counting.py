@@ -1,8 +1,6 @@
 """Costs of a model that does not state them. They are counted, and compared with exact counts and
 with sums by hand."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

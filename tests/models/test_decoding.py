@@ -1,13 +1,10 @@
 """Decoding that computes the whole prefix again for each token. It is the slow twin of every
-model's own `step`. Also the cache of keys and values, which is enlarged rarely."""
-
-from __future__ import annotations
+model's own `step`."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from sweepd.models._cache import widened
 from sweepd.models._decoding import Rerun
 from sweepd.models.base import Architecture, decoder
 from sweepd.models.linear import Linear
@@ -66,12 +63,3 @@ def test_a_prompt_without_tokens_can_be_continued() -> None:
     state = model.prefill(torch.empty(2, 0, dtype=torch.long), torch.tensor([0, 0]))
     logits = model.step(torch.tensor([3, 5]), state)
     torch.testing.assert_close(logits, sums.embedding.weight[[3, 5]])
-
-
-def test_the_cache_grows_by_half_and_keeps_what_it_holds() -> None:
-    cache = torch.randn(2, 4, 10, 8)
-    assert widened(cache, 10) is cache
-    wider = widened(cache, 11)
-    assert wider.shape == (2, 4, 15, 8)
-    assert torch.equal(wider[:, :, :10], cache)
-    assert widened(cache, 40).size(2) == 40

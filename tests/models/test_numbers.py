@@ -1,7 +1,5 @@
 """Every architecture takes rows of real numbers and gives one for each position."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import cast
 

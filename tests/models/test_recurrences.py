@@ -3,8 +3,6 @@
 tests/models/test_backbone.py holds that decoding gives what the full pass gives.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """Answers to questions: what the rows of `min` and `frontier` hold, goals and notes. `frontier` is
 held against a comparison of all pairs of cells. A question may be any text at all."""
 
-from __future__ import annotations
-
 import json
 from math import inf
 from typing import Any

@@ -2,8 +2,6 @@
 ways in which the seeds that still run may end. Also tested are pass rules, and scores with their
 interval. Covers `intervals.py`."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from math import isclose, sqrt

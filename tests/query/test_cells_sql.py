@@ -2,8 +2,6 @@
 random histories, for each pass rule, and through checkpoints of other trials. They are read only
 when a question asks for them."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from math import inf

@@ -1,8 +1,6 @@
 """Files of claims: those that ship, a user's own from the command line, and all that is wrong with
 a file at once."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Claims of papers, judged on synthetic stores: what speaks for a claim, and what against it. Only
 cells that agree in all settings are compared. Most of them are the claims of Yang et al."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The views over a store: what each holds, whose trials count, and what `sql` refuses. A query
 reaches nothing outside the tables. Real Parquet files are read, one of them damaged."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 from math import inf
 from pathlib import Path

@@ -2,20 +2,15 @@
 to how many steps it is forecast to fail, and what some seeds and all seeds reach. The search and
 the questions judge the same trials in the same way."""
 
-from __future__ import annotations
-
-import math
-import random
 import shutil
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated import SETTLING, drive
+from simulated import SETTLING, drive, settling, truth
 
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
@@ -31,40 +26,6 @@ from sweepd.search.stairs import Stair
 from sweepd.store.store import Store
 
 TUNED = ("tune=[train.lr]", "train.lr=[0.001, 0.003, 0.01]")
-
-
-@cache
-def made(*sets: str) -> Plan:
-    return plan(parse_grid(SETTLING, "s.yaml", sets, Path()))
-
-
-def truth(
-    seed: int, diverged: float | None = None, stuck: float = 0.0
-) -> Callable[[Trial], Outcome]:
-    """Outcomes whose scores approach a limit that rises with d as a power of the steps. The share
-    `stuck` of the seeds stays at .5 whatever its budget. Where some trials may diverge, the scores
-    are losses."""
-    rng = random.Random(seed)
-    needs = dict(zip((4, 6, 8), sorted(rng.uniform(2, 40) for _ in range(3)), strict=True))
-    power, early = rng.uniform(0.4, 0.9), rng.uniform(100, 600)
-
-    def outcome_of(trial: Trial) -> Outcome:
-        peak = trial.train.peak_lr(32)
-        where = f"{trial.size} {trial.axes['d']} {peak} {trial.seed}"
-        if random.Random(where).random() < stuck:
-            score = 0.5 + random.Random(trial.id).gauss(0, 0.02)
-        else:
-            limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(width(trial) / needs[trial.size]))))
-            noise = random.Random(f"{seed} {trial.id}").gauss(0, 0.02)
-            missing = (trial.train.steps / early) ** -power + 0.05 * abs(math.log(peak / 3e-3))
-            score = min(1.0, max(0.0, limit - missing + noise))
-        if diverged is None:
-            return Outcome("completed", score, 1024)
-        if random.Random(f"diverged {trial.id}").random() < diverged:
-            return Outcome("diverged")
-        return Outcome("completed", 3 * (1 - score), 1024)
-
-    return outcome_of
 
 
 def width(trial: Trial) -> int:
@@ -135,8 +96,9 @@ def test_questions_say_what_the_search_knows(
     """The goal is a loss where some trials may diverge (`diverged`), else an accuracy. Seeds that
     are stuck refuse what others pass."""
     goal = "acc > 0.9" if diverged is None else "loss < 0.3"
-    planned = made(f"pass={rule}", f"goal={goal}", *(TUNED if tuned else ()))
-    ledger, _, search = drive(lambda: search_of(planned), truth(seed, diverged, stuck))
+    planned = settling(f"pass={rule}", f"goal={goal}", *(TUNED if tuned else ()))
+    outcome_of = truth(seed, diverged=diverged, stuck=stuck)
+    ledger, _, search = drive(lambda: search_of(planned), outcome_of)
     store = stored(planned, ledger, tmp_path_factory.mktemp("store"))
     rows = asked(store, f"min d where {goal}").rows
     [stair] = search.stairs
@@ -168,7 +130,7 @@ def one_size(tmp_path: Path, accs: dict[tuple[int, int], list[float]]) -> Store:
         scores = accs[width(trial), trial.train.steps]
         return scores[trial.seed % len(scores)]
 
-    return searched(made("task.n=8", "model.d=[4, 8]"), score, tmp_path)
+    return searched(settling("task.n=8", "model.d=[4, 8]"), score, tmp_path)
 
 
 FLAT = {(4, steps): [0.5] for steps in (1000, 2000, 4000, 8000, 16_000)}
@@ -257,7 +219,7 @@ def assert_at_most(value: int, answer: Answer) -> None:
 
 
 def test_a_rate_that_has_not_run_leaves_the_least_of_its_seeds_open(tmp_path: Path) -> None:
-    planned = made(
+    planned = settling(
         "task.n=8", "model.d=[4, 8]", "train.lr=[0.001, 0.003]", "tune=[train.lr]", "settle=off"
     )
 
@@ -270,7 +232,7 @@ def test_a_rate_that_has_not_run_leaves_the_least_of_its_seeds_open(tmp_path: Pa
 def test_a_bad_score_is_one_at_every_rate(tmp_path: Path) -> None:
     """d = 4 scores less than .9 at both rates, d = 2 at the first one alone."""
     rates = ("train.lr=[0.001, 0.003]", "tune=[train.lr]", "settle=off", "search=grid")
-    planned = made("task.n=8", "model.d=[2, 4]", *rates)
+    planned = settling("task.n=8", "model.d=[2, 4]", *rates)
 
     def score(trial: Trial) -> float:
         return 0.95 if (trial.axes["d"], trial.axes["lr"]) == (2, 0.003) else 0.5
@@ -290,7 +252,7 @@ def test_a_smaller_size_may_need_a_longer_budget(tmp_path: Path) -> None:
         late = trial.size == 4 and trial.train.steps == 1000
         return {4: 0.1, 8: 0.5 if late else 0.99, 16: 0.99}[width(trial)]
 
-    planned = made("task.n=[4, 6]", "model.d=[4, 8, 16]")
+    planned = settling("task.n=[4, 6]", "model.d=[4, 8, 16]")
     rows = asked(searched(planned, score, tmp_path)).rows
     assert [(row["value"], row["steps"], row["verdict"], row["holds_to"]) for row in rows] == [
         (8, 2000, "exact", 32_000),
@@ -310,7 +272,7 @@ def test_within_a_budget_an_answer_is_that_of_the_trials_with_no_more_steps(
     tmp_path_factory: pytest.TempPathFactory, seed: int, tune: bool, ended: float
 ) -> None:
     """This holds while a search goes on, too. Within the largest budget it is the answer of all."""
-    planned = made(*(TUNED if tune else ()))
+    planned = settling(*(TUNED if tune else ()))
     ledger, trials, _ = drive(lambda: search_of(planned), truth(seed))
     cut = {trial.id: ledger[trial.id] for trial in trials[: round(ended * len(trials))]}
     store = stored(planned, cut, tmp_path_factory.mktemp("store"))
@@ -329,7 +291,7 @@ def test_within_a_budget_an_answer_is_that_of_the_trials_with_no_more_steps(
 def budgets(tmp_path: Path, accs: dict[tuple[int, int, int], float]) -> Store:
     """A store in which all seeds of a cell have the same accuracy, by n, d and steps. What is
     missing did not run."""
-    planned = made("task.n=[4, 6]", "model.d=[8, 16]")
+    planned = settling("task.n=[4, 6]", "model.d=[8, 16]")
 
     def score(trial: Trial) -> float | None:
         asked = trial.seed in planned.grid.seeds
@@ -359,7 +321,7 @@ def test_a_fail_contradicts_a_pass_of_its_own_budget_also_beside_shorter_ones(
         solves = (trial.size, trial.axes["d"], trial.train.steps) == (6, 8, 200)
         return 0.95 if solves else 0.5
 
-    planned = made("task.n=[4, 6]", "model.d=[4, 8]", "train.steps=[100, 200]", "settle=off")
+    planned = settling("task.n=[4, 6]", "model.d=[4, 8]", "train.steps=[100, 200]", "settle=off")
     store = ended(planned, score, tmp_path)
     for text in ("min d by n", "min d by n, steps", "min d by n where steps = 200"):
         assert "not monotone" in [row["verdict"] for row in asked(store, text).rows], text
@@ -376,7 +338,7 @@ def test_a_fail_contradicts_a_pass_at_its_own_rate_also_beside_rates_that_ran_sh
             return None
         return 0.95 if (trial.size, trial.train.steps) == (6, 2000) else 0.5
 
-    planned = made("task.n=[4, 6]", "model.d=[4, 8]", *TUNED)
+    planned = settling("task.n=[4, 6]", "model.d=[4, 8]", *TUNED)
     rows = asked(ended(planned, score, tmp_path), "min d by n").rows
     assert [(r["value"], r["verdict"]) for r in rows] == [(None, "above"), (8, "not monotone")]
 
@@ -396,7 +358,7 @@ def test_a_cell_that_diverges_however_long_it_is_trained_is_forecast_to_fail(
     def outcome_of(trial: Trial) -> Outcome:
         return Outcome("diverged") if trial.axes["d"] == 4 else Outcome("completed", 0.1, 1024)
 
-    planned = made("task.n=8", "model.d=[4, 8]", "goal=loss < 0.3")
+    planned = settling("task.n=8", "model.d=[4, 8]", "goal=loss < 0.3")
     ledger, trials, _ = drive(lambda: search_of(planned), outcome_of)
     assert max(trial.train.steps for trial in trials) == 4000  # four times what d = 8 needed
     [row] = asked(stored(planned, ledger, tmp_path), "min d where loss < 0.3").rows
@@ -407,7 +369,7 @@ def test_a_cell_that_diverges_however_long_it_is_trained_is_forecast_to_fail(
 def test_what_some_seeds_reach_is_judged_by_the_budgets_too(tmp_path: Path) -> None:
     """d = 8 passes with 2000 steps, and d = 16 failed with 1000 alone."""
     accs = {(8, 1000): 0.5, (8, 2000): 0.95, (16, 1000): 0.5}
-    planned = made("task.n=8", "model.d=[8, 16]")
+    planned = settling("task.n=8", "model.d=[8, 16]")
 
     def score(trial: Trial) -> float | None:
         return accs.get((width(trial), trial.train.steps)) if trial.seed < 3 else None
@@ -416,7 +378,7 @@ def test_what_some_seeds_reach_is_judged_by_the_budgets_too(tmp_path: Path) -> N
 
 
 def test_of_an_even_number_of_seeds_the_median_is_that_of_the_pass_rule(tmp_path: Path) -> None:
-    planned = made("task.n=8", "model.d=[4, 8]", "seeds=[0, 1, 2, 3]", "settle=off")
+    planned = settling("task.n=8", "model.d=[4, 8]", "seeds=[0, 1, 2, 3]", "settle=off")
     accs = {4: [0.1] * 4, 8: [0.5, 0.86, 0.96, 0.97]}
     store = ended(planned, lambda t: accs[width(t)][t.seed] if t.seed < 4 else None, tmp_path)
     [row] = asked(store).rows
@@ -425,9 +387,9 @@ def test_of_an_even_number_of_seeds_the_median_is_that_of_the_pass_rule(tmp_path
 
 def test_cells_with_fewer_than_three_seeds_say_nothing_of_what_seeds_reach(tmp_path: Path) -> None:
     """d = 4 has one seed, which passes, in a sweep of its own."""
-    planned = made("task.n=8", "model.d=[8, 16]", "settle=off")
+    planned = settling("task.n=8", "model.d=[8, 16]", "settle=off")
     store = ended(planned, lambda trial: 0.95, tmp_path)
-    one = made("name=one", "task.n=8", "model.d=[4]", "seeds=[0]", "settle=off")
+    one = settling("name=one", "task.n=8", "model.d=[4]", "seeds=[0]", "settle=off")
     store.save_sweep("one", one.grid.resolved_text(), sweep_info(one), one.rows())
     [alone] = one.trials
     ending = {"attempt": 1001, "sweep": "one", "status": "completed", "acc": 0.95, "total": 4096}

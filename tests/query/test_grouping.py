@@ -1,8 +1,6 @@
 """How cells fall into rows: the default groups, the clause `by`, what `by` merges, and what the
 column `at` holds. Covers `query/verbs.py`."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -2,8 +2,6 @@
 known from above, and the questions that no fit answers. Also tested is what a smaller d costs in
 steps, and when a measured exponent contradicts theory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -2,8 +2,6 @@
 are the laws, their weights and differences, and what is refused. The coverage of the intervals is
 measured on simulated grids; benchmarks/inference.py measures more of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -2,8 +2,6 @@
 those of a slow twin that reads each file and compares all rows. A scan asks for parts of a file,
 and reaches no other file. Covers `query/metrics.py`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -2,8 +2,6 @@
 written from the definitions. Also tested is which values count as smaller. Of a minimised score
 nothing is known from below."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any
@@ -14,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from questions import ended, grid, mixed, question, ran, verdicts
 from twins import POOL, SEEDS, Point, min_verdicts, outcome
-
-from sweepd.query.minima import Candidate, judge
 
 
 @pytest.mark.parametrize(
@@ -59,23 +55,7 @@ def test_a_group_without_size_infers_nothing_from_smaller_sizes() -> None:
     assert [(row["n"], row["verdict"]) for row in by_n] == [(6, "exact"), (8, "bracketed")]
 
 
-OUTCOMES = st.sampled_from([True, False, None])
 WIDTHS, SIZES = (8, 16, 32, 64), (6, 8, 12)
-
-
-@settings(max_examples=500)
-@given(st.dictionaries(st.tuples(st.sampled_from(SIZES), st.sampled_from(WIDTHS)), OUTCOMES))
-def test_all_that_may_be_known_of_a_few_values_is_judged_as_by_the_slow_twin(
-    cells: dict[tuple[int, int], bool | None],
-) -> None:
-    expected = min_verdicts({(size, d, "lr"): passed for (size, d), passed in cells.items()})
-    for size in {size for size, _ in cells}:
-        candidates = []
-        for d in (d for d in WIDTHS if (size, d) in cells):
-            failed = any(cells.get((s, d)) is False for s in SIZES if s < size)
-            candidates.append(Candidate(d, cells[size, d], failed, failed))
-        found = judge(candidates)
-        assert (found.kind, found.value, found.fail, found.inferred) == expected[size]
 
 
 @settings(max_examples=40)

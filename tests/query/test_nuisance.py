@@ -2,8 +2,6 @@
 brute-force twin. The answer also says which value won, and whether it is at the edge of what was
 tried."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import statistics

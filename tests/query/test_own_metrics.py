@@ -1,8 +1,6 @@
 """Metrics that only a user's own loop reports: conditions, goals and frontiers on them. In some
 stores no trial has reported any, or sweeps do not agree on them. A loop has neither d nor L."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """What Yang et al. published: their Table 2 from our own counts, and `sweepd compare paper`. Every
 shipped grid has the plan that its comments describe."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -2,8 +2,6 @@
 hold. An expression is printed from its checked nodes, and this text means what was typed. Also
 tested is what conditions mean."""
 
-from __future__ import annotations
-
 import duckdb
 import pytest
 from hypothesis import assume, given, settings

@@ -1,8 +1,6 @@
 """`min` as people read it. The table has a row for each size and a column for each model. All that
 is uncertain has a mark, and a legend explains the marks that are used."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What `plan` says about the precision of a fit of its grid. The predicted width of the interval is
 compared with that of fits of simulated grids. Some grids cannot tell an exponent of 0 from ½."""
 
-from __future__ import annotations
-
 import pytest
 from simulated import simulated
 

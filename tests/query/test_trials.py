@@ -1,8 +1,6 @@
 """The trials of a cell, and their learning curves. A long curve is thinned. A curve is whole where
 a trial continued another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fake_store import FakeStore, now, planned

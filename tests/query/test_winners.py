@@ -1,8 +1,6 @@
 """`best` and `max`: in each group the one cell that is the best, compared with a slow search for
 it. Covers `query/verbs.py`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """What a driver locks and looks after while its sweep runs, without Ray, and what the launch may
 take. `tests/e2e/test_nodes.py` has the dollars of a cluster."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

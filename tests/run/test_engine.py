@@ -2,8 +2,6 @@
 definitions, on checks that come in any order or twice, and of several groups of competitors at
 once. Covers `run/tune_hooks.py`."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What a launch would run, and what is said of it, on real stores without Ray."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -151,6 +149,7 @@ def test_what_has_ended_is_not_to_be_run_again(store: Store) -> None:
     trials = plan(grid()).trials
     end(store, trials[:3], acc=0.5)
     end(store, trials[3:4], "failed")
+    end(store, trials[:1], "interrupted", attempt=2001)  # what has ended counts, not the last
     made = planned(grid(), store)
     expected = estimate(made, SITE)
     assert (expected.done, expected.failed, expected.to_run) == (3, 1, 9)

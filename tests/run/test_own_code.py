@@ -1,8 +1,6 @@
 """The user's code in the store. A launch keeps it there, once. Where the original is gone, the code
 is put back from the store."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -2,8 +2,6 @@
 its own row and its own past. Taking over the trials of earlier code never mixes the two. Covers
 `query/selection.py`."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

@@ -4,8 +4,6 @@ reaches the results. A trial that makes no step says in which line it stands bef
 killed. All of it without Ray: `tests/e2e/test_clusters.py` asks several raylets,
 `tests/machines/test_onprem.py` several machines, one of which does not see the results."""
 
-from __future__ import annotations
-
 import multiprocessing
 import threading
 import time

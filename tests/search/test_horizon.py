@@ -2,23 +2,19 @@
 because of it. Their answers are the same whatever the order of results, the slots, kills and
 failures. Covers `search/horizon.py` and `search/stairs.py`."""
 
-from __future__ import annotations
-
 import math
 import random
-from collections.abc import Callable, Sequence
-from functools import cache
-from pathlib import Path
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from simulated import SETTLING, drive
+from simulated import drive, settling, truth
 
 from sweepd.grid.options import Goal, PassRule, Settle
-from sweepd.grid.plan import Plan, plan
-from sweepd.grid.spec import parse_grid
+from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.search.base import Allowance, Search
 from sweepd.search.estimate import bills
@@ -43,9 +39,12 @@ SETTLE = Settle(factor=4, least=2000, most=16_000)
 SIZES, WIDTHS, RATES = (4, 6, 8), (4, 8, 16, 32), (1e-3, 3e-3, 1e-2)
 
 
-@cache
 def planned(search: str, *sets: str) -> Plan:
-    return plan(parse_grid(SETTLING, "simulated.yaml", [f"search={search}", *sets], Path()))
+    return settling(f"search={search}", *sets)
+
+
+hidden = partial(truth, noise=0.004, total=4096)
+"""What is true, and hardly hidden by chance."""
 
 
 def runs(*seeds: dict[int, float], total: int = 4096) -> Runs:
@@ -199,25 +198,6 @@ def test_more_that_is_missing_and_more_answers_never_unsettle(
         assert further.holds_to and surer.holds_to
 
 
-def truth(seed: int, noise: float = 0.004) -> Callable[[Trial], Outcome]:
-    """Outcomes of trials whose scores approach a limit as a power of the steps, at rates of which
-    the middle one is best. The limit rises with d and falls with the size."""
-    rng = random.Random(seed)
-    needs = sorted(rng.uniform(2, 40) for _ in SIZES)
-    power, early = rng.uniform(0.4, 0.9), rng.uniform(100, 600)
-
-    def outcome_of(trial: Trial) -> Outcome:
-        own = random.Random(f"{seed} {trial.id}")
-        d: Any = trial.axes["d"]
-        need = needs[SIZES.index(trial.size)]
-        limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(d / need))))
-        rate = abs(math.log(trial.train.peak_lr(32) / 3e-3))
-        score = limit - (trial.train.steps / early) ** -power - 0.05 * rate + own.gauss(0, noise)
-        return Outcome("completed", min(1.0, max(0.0, score)), 4096)
-
-    return outcome_of
-
-
 def rows(plan: Plan, ledger: dict[str, Outcome]) -> dict[float, tuple[float | None, int, str]]:
     """For each size: the least d that passes, at which budget, and its forecast."""
     found = answers(plan, ledger)
@@ -253,7 +233,7 @@ def test_answers_do_not_depend_on_order_slots_restarts_and_failures(
     seed: int, search: str, tuned: bool, slots: int, order: random.Random
 ) -> None:
     sets = ("tune=[train.lr]", f"train.lr={list(RATES)}") if tuned else ()
-    made, outcome_of = planned(search, *sets), truth(seed)
+    made, outcome_of = planned(search, *sets), hidden(seed)
     failed: set[str] = set()
 
     def failing_once(trial: Trial) -> Outcome:
@@ -296,7 +276,7 @@ def test_a_rate_beyond_the_range_that_has_begun_is_run_until_it_is_decided(seed:
 @settings(max_examples=10, derandomize=True)
 def test_only_cells_that_decide_are_trained_for_longer(seed: int) -> None:
     made = planned("staircase")
-    ledger, ended, _ = drive(lambda: search_of(made), truth(seed))
+    ledger, ended, _ = drive(lambda: search_of(made), hidden(seed))
     longer: set[tuple[int, Any]] = {(t.size, t.axes["d"]) for t in ended if t.train.steps > 1000}
     least = {size: value for size, (value, *_) in rows(made, ledger).items()}
     first = {
@@ -315,9 +295,9 @@ def test_only_cells_that_decide_are_trained_for_longer(seed: int) -> None:
 @settings(max_examples=10, derandomize=True)
 def test_what_is_not_given_up_is_trained_up_to_the_largest_budget(seed: int) -> None:
     patient, hasty = planned("staircase", "settle.give_up=false"), planned("staircase")
-    ledger, ended, last = drive(lambda: search_of(patient), truth(seed))
+    ledger, ended, last = drive(lambda: search_of(patient), hidden(seed))
     assert last.trained_on(give_up=False) == 0
-    before, fewer, gave_up = drive(lambda: search_of(hasty), truth(seed))
+    before, fewer, gave_up = drive(lambda: search_of(hasty), hidden(seed))
     assert (len(ended) > len(fewer)) == (gave_up.trained_on(give_up=False) > 0)
     at_first = answers(hasty, before)
     for size, (_, mark) in answers(patient, ledger).items():
@@ -371,7 +351,7 @@ def passes_at_first(made: Plan, ledger: dict[str, Outcome], size: int, d: int) -
 
 
 def test_settling_adds_only_what_is_needed_and_an_allowance_ends_nothing_else() -> None:
-    made, outcome_of = planned("staircase"), truth(3)
+    made, outcome_of = planned("staircase"), hidden(3)
     without, _, _ = drive(lambda: search_of(planned("staircase", "settle=off")), outcome_of)
     _, added, _ = drive(lambda: search_of(made), outcome_of, known=without)
     assert added and not {trial.id for trial in added} & without.keys()
@@ -480,7 +460,7 @@ def test_one_seed_that_diverges_does_not_hide_the_best_rate() -> None:
 
 
 def test_settling_costs_about_the_most_that_is_told() -> None:
-    made, outcome_of = planned("staircase"), truth(5)
+    made, outcome_of = planned("staircase"), hidden(5)
     search = search_of(made)
     search.learn({}, ())
     priced = bills(search, 1, TRIALS.concat([]))

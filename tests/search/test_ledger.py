@@ -2,8 +2,6 @@
 search hands trials out, and tries failed ones again. Covers `search/base.py` and
 `search/estimate.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from math import inf
 from pathlib import Path
@@ -11,8 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
@@ -21,7 +17,6 @@ from sweepd.search.base import GridSearch
 from sweepd.search.estimate import ENOUGH, bills, trial_seconds
 from sweepd.search.ledger import changed_files, standing
 from sweepd.search.seeds import Outcome
-from sweepd.statuses import DONE, RAN, STATUSES
 from sweepd.store.schema import TRIALS
 from sweepd.trial.attempt import ledger_columns
 
@@ -31,28 +26,6 @@ PLAN = plan(parse_grid(GRID, "grid.yaml", [], Path()))
 
 def ended(trial: Trial, attempt: int, status: str, **changes: Any) -> dict[str, Any]:
     return {**ledger_columns(trial, attempt, "s"), "status": status, **changes}
-
-
-ENDINGS = st.lists(
-    st.tuples(st.integers(0, 5), st.integers(1, 9), st.sampled_from(STATUSES)),
-    unique_by=lambda ending: ending[:2],
-)
-
-
-@given(ENDINGS)
-def test_the_ending_that_counts_decides(endings: list[tuple[int, int, str]]) -> None:
-    table = TRIALS.concat([TRIALS.table([ended(PLAN.trials[i], a, s) for i, a, s in endings])])
-    found = standing(PLAN.trials, table)
-    counts: dict[str, str] = {}
-    for i, _, status in sorted(endings, key=lambda ending: ending[1]):
-        if status in RAN or counts.get(PLAN.trials[i].id) not in RAN:
-            counts[PLAN.trials[i].id] = status
-    assert [trial.id for trial in found.done] == [
-        trial.id for trial in PLAN.trials if counts.get(trial.id) in DONE
-    ]
-    assert {t.id for t in found.done} | {t.id for t in found.todo} == {t.id for t in PLAN.trials}
-    assert {t.id for t in found.failed} == {id_ for id_, s in counts.items() if s == "failed"}
-    assert not found.other
 
 
 def test_what_another_code_did_can_be_taken_over() -> None:

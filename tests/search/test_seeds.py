@@ -2,8 +2,6 @@
 for as many seeds as may decide, never for more or fewer. If a result is close, it asks for further
 seeds."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
@@ -18,7 +16,7 @@ from simulated import simulated
 from sweepd.grid.options import Goal, PassRule
 from sweepd.grid.trials import Trial
 from sweepd.query.answers import ask
-from sweepd.search.seeds import CellSeeds, Outcome, is_near, pooled
+from sweepd.search.seeds import CellSeeds, Outcome, is_near
 
 RULES = st.sampled_from(["median", "all", "any", "mean"])
 GOALS = st.sampled_from([Goal("acc", ">", 0.9), Goal("acc", ">=", 0.5), Goal("loss", "<", 0.1)])
@@ -167,26 +165,6 @@ def test_the_worst_is_no_number() -> None:
     assert Outcome("diverged").bounds(Goal("loss", "<", 0.1)) == (math.inf, math.inf)
     assert Outcome("diverged").bounds(Goal("acc", ">", 0.9)) == (0.0, 0.0)
     assert Outcome("completed", math.nan).bounds(Goal("acc", ">", 0.9)) == (0.0, 1.0)
-
-
-SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=5)
-
-
-@given(SCORES)
-def test_all_takes_the_worst_and_any_the_best(scores: list[float]) -> None:
-    worst, best = min(scores), max(scores)
-    assert (pooled(scores, "all", "up"), pooled(scores, "any", "up")) == (worst, best)
-    assert (pooled(scores, "all", "down"), pooled(scores, "any", "down")) == (best, worst)
-    rules: tuple[PassRule, ...] = ("median", "mean")
-    for rule in rules:
-        assert worst - 1e-12 <= pooled(scores, rule, "up") <= best + 1e-12
-
-
-@given(SCORES, st.floats(0.01, 0.99))
-def test_a_larger_sample_is_near_less_often(scores: list[float], threshold: float) -> None:
-    goal = Goal("acc", ">", threshold)
-    if is_near(scores, [4096], goal, "median"):
-        assert is_near(scores, [64], goal, "median")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 whatever the order of results, the slots, failures and restarts. Seeds, nuisance values and the
 trials of other sweeps cost no more than they must."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping

@@ -2,8 +2,6 @@
 no more cells than it may, and none above the boundary. It tests its assumption and the values that
 it only inferred. Where the assumption fails it looks closer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
@@ -66,18 +64,6 @@ def test_spot_checks_lie_off_the_walk_on_either_side(minima: list[float], count:
     roles = line(count).roles(checked, checked)
     assert {p for p, role in roles.items() if role == "walk"} == walked.keys()
     assert {p for p, role in roles.items() if role == "spot check"} == extra.keys()
-
-
-@given(st.dictionaries(st.tuples(st.sampled_from(SIZES), st.sampled_from(WIDTHS)), st.booleans()))
-def test_what_is_known_is_never_asked_for_and_any_surface_comes_to_an_end(
-    known: dict[Position, bool],
-) -> None:
-    def passes(position: Position) -> bool:
-        return hash(position) % 3 > 0  # no order in it at all
-
-    tried = line(1).complete(known, passes)
-    assert not tried.keys() & known.keys()
-    assert not line(1).wanted({**known, **tried})
 
 
 def test_a_contradiction_widens_the_search_around_it() -> None:

@@ -1,8 +1,6 @@
 """What is special about object stores: requests that fail, come late or are lost, and
 credentials."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Stores that earlier versions wrote are still read as they were. These are the ones below
 tests/stores/. `stores/make.py` made them, and they were never changed since."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import shutil

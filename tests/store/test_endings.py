@@ -2,8 +2,6 @@
 twins, and with the views `trials` and `sweeps`, of which the latter says the same in SQL. Covers
 `statuses.py`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

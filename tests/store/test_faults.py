@@ -2,8 +2,6 @@
 outages, clocks that jump, and copies of a store in use. Nothing recorded is lost, and what was in
 memory is kept elsewhere. The numbers are those of a trial that nothing disturbed."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

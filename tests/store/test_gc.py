@@ -1,8 +1,6 @@
 """`sweepd gc`, on a disk and on S3: what it deletes, what it never deletes, and that it asks first.
 Covers `cli/housekeeping.py` and `store/garbage.py`."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -2,8 +2,6 @@
 clock that counts is the store's. Whoever loses a lease is told so. A hundred thousand locks cost no
 more than one."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator

@@ -1,8 +1,6 @@
 """What is special about a local folder: writes are durable, are tried again, and say why they
 fail."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

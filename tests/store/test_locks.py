@@ -1,8 +1,6 @@
 """Locks on files: between processes, within one process, after a fork, and when the process that
 holds them is killed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -11,12 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from waiting import python
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.store.locks import FILES, FileLocks, _offset
+from sweepd.store.locks import FILES, FileLocks
 
 HOLDER = """
 import sys
@@ -135,11 +131,6 @@ def test_asking_makes_no_file_and_needs_no_write_access(
         assert not locks.held_elsewhere(["b"])
         with pytest.raises(EnvironmentFailure, match="locking failed"):
             locks.acquire(["b"])
-
-
-@given(st.text())
-def test_offsets_fit_a_file_offset(name: str) -> None:
-    assert 0 <= _offset(name) < 2**62
 
 
 def test_locks_whose_folder_was_deleted_are_released_without_a_word(tmp_path: Path) -> None:

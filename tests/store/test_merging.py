@@ -2,8 +2,6 @@
 cut off goes on where it was. Also tested: what is moved as it is, what is refused, what is damaged,
 and a merge between a laptop's disk and an object store. Covers `store/merging.py`."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Mapping

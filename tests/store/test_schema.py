@@ -6,14 +6,9 @@ once. That is why files can be compacted. Columns of Python values are those tha
 them, and pandas is not imported.
 """
 
-from __future__ import annotations
-
 import math
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -256,19 +251,3 @@ def test_what_a_type_cannot_hold_is_refused(kind: pa.DataType) -> None:
     for value in REFUSED[kind]:
         with pytest.raises((TypeError, ValueError, OverflowError)):
             column([None, value], kind)
-
-
-WRITES = """
-import sys
-from datetime import UTC, datetime
-from sweepd.store.store import Store
-store = Store.create("results")
-store.write_metrics([{"id": "a", "attempt": 1, "step": 1, "loss": 0.5, "seconds": 0.1}])
-store.write_trials([{"id": "a", "attempt": 1, "n": 4, "decay": 0.5, "success": None, "cot": True,
-                     "status": "completed", "started": datetime.now(UTC)}])
-assert "pandas" not in sys.modules
-"""
-
-
-def test_writing_imports_no_pandas(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", WRITES], cwd=tmp_path, check=True)

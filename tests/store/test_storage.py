@@ -4,8 +4,6 @@ S3 and Cloud Storage. Covers `limits.py`.
 The last two are moto's server, reached in two ways (`object_store.py`).
 """
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 

@@ -5,8 +5,6 @@ S3. Covers `store/names.py`.
 Tables have their own tests (`test_tables.py`). So have locks, and the storage below the store.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace
@@ -127,12 +125,6 @@ def test_processes_create_one_store_and_share_out_launch_numbers(place: str) -> 
         process.communicate()
     numbers = [launch["number"] for launch in Store.open(place).launches()]
     assert len(set(numbers)) == 4
-
-
-def test_opening_and_reading_needs_neither_ray_nor_torch_nor_duckdb() -> None:
-    heavy = {"ray", "torch", "duckdb", "obstore", "boto3"}
-    code = f"import sys, sweepd.store.store; print(sys.modules.keys() & {heavy!r})"
-    assert python(code).communicate()[0] == "set()\n"
 
 
 # Sweeps

@@ -1,8 +1,6 @@
 """`sweep.json`: what is saved of a sweep besides its grid and its plan. The rest of
 sweepd.store.sweeps is tested through the store, in test_store.py."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

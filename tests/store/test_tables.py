@@ -1,8 +1,6 @@
 """Folders of Parquet files. A reader never sees a file that is half-written. Damaged files are
 neither trusted nor touched. Compacting changes nothing for readers, wherever it is cut off."""
 
-from __future__ import annotations
-
 import math
 import random
 import signal

@@ -5,8 +5,6 @@ with every kind of object and ending. `expected.json` is what commands print of 
 each release that changed what a store holds. What is there is never made anew (docs/store.md).
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

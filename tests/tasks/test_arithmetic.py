@@ -2,8 +2,6 @@
 Both are written from the grammar. Also tested: brackets, division by zero, lengths, draws and
 limits."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 
@@ -136,36 +134,6 @@ def test_every_expression_is_canonical_and_worth_the_answer(
             assert evaluate(parse(expression), modulus) == int(chain[-1])
         ids = [task.vocab.index(word) for word in row.split()]
         assert task.answer(ids) == (task.vocab.index(chain[-1]),)
-
-
-def test_brackets_stand_only_where_the_expression_would_mean_something_else() -> None:
-    """This tests `render` itself, on which the other tests rely: without any one pair of brackets
-    the expression means something else."""
-    for row in texts_of(Arithmetic(5), 1, 300):
-        expression = row.partition(" = ")[0]
-        for start in re.finditer(r"\( ", expression):
-            depth, end = 1, start.end()
-            while depth:
-                depth += {"(": 1, ")": -1}.get(expression[end], 0)
-                end += 1
-            bare = expression[: start.start()] + expression[start.end() : end - 2]
-            bare += expression[end:]
-            assert meaning(parse(bare)) != meaning(parse(expression))
-
-
-def meaning(tree: Tree) -> float:
-    """The value with each number replaced by a different real one, so that no chance hits it."""
-    numbers = iter(np.random.default_rng(0).uniform(1, 2, size=50).tolist())
-
-    def value(tree: Tree) -> float:
-        if isinstance(tree, int):
-            return float(next(numbers))
-        left, operator, right = tree
-        a, b = value(left), value(right)
-        results = {"+": a + b, "-": a - b, "*": a * b, "/": a / b}
-        return results[operator]
-
-    return round(value(tree), 9)
 
 
 @pytest.mark.parametrize("operators", [1, 2, 3, 4])

@@ -1,8 +1,6 @@
 """What chain tasks get from their base class: splits by a hash of the input, padding, loss and
 answer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any

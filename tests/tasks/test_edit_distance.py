@@ -1,8 +1,6 @@
 """Edit distance and ED_local, compared with their recursive definition. Also tested: formats,
 draws, and the locality of ED_local: each token follows from the few tokens before it."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import product
 from typing import Any

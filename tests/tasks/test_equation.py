@@ -1,8 +1,6 @@
 """Equation, compared with Cramer's rule and with an elimination on text. Also tested: the format,
 draws, lengths and limits."""
 
-from __future__ import annotations
-
 from itertools import pairwise, permutations
 from math import prod
 from string import ascii_lowercase

@@ -1,7 +1,5 @@
 """The rows that a task's docstring shows are those that `sweepd sample` prints."""
 
-from __future__ import annotations
-
 import inspect
 import shlex
 from pathlib import Path

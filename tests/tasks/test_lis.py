@@ -1,8 +1,6 @@
 """LIS, compared with a search through all subsequences and with the O(n²) definition. Also tested:
 draws and limits."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy as np

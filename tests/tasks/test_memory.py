@@ -2,8 +2,6 @@
 that adaptive memory follows, the double sum of sparse memory. And what they get from their base
 class: draws, splits by a hash of the whole row, and targets."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from statistics import NormalDist

@@ -1,8 +1,6 @@
 """Tasks of the field whose targets a slow, obvious function gives: lookup, mqar, copy, dyck, k_hop,
 parity and word_problem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The rows of every shipped task are pinned. If they changed, stored results could no longer be
 compared with new ones. Another seed draws other rows."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What tasks with targets at single positions get from their base class: padding, splits and
 examples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

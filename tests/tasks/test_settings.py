@@ -1,8 +1,6 @@
 """What the fields of a shipped task may be, and what follows from them: the length of its rows, its
 words, and how many distinct inputs it has."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

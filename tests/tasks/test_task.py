@@ -1,10 +1,7 @@
 """What every task has: hashes that split the inputs, words and their ids, an estimate of how many
 distinct inputs there are, checks of parameters, and inverses modulo a prime."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -17,11 +14,7 @@ from sweepd.tasks.base import (
     SEP,
     SHARES,
     Split,
-    as_count,
     hash_prompts,
-    inverses,
-    require_prime,
-    require_range,
 )
 from sweepd.tasks.lis import LIS
 
@@ -94,38 +87,3 @@ def test_inputs_that_never_repeat_are_too_many_to_count() -> None:
         return rng.integers(2**63, size=len(rows)).astype(np.uint64)
 
     assert estimated_count(np.empty((256, 1), dtype=np.int64), fill) == math.inf
-
-
-@dataclass(frozen=True)
-class Setting:
-    digits: int = 4
-
-
-def test_parameters_are_checked_by_name() -> None:
-    for least, most in ((4, 9), (0, 4)):
-        require_range(Setting(), "digits", least, most)
-    for least, most in ((5, 9), (0, 3)):
-        with pytest.raises(ValueError, match=f"digits = 4: must be from {least} to {most}"):
-            require_range(Setting(), "digits", least, most)
-    primes = []
-    for digits in range(-3, 30):
-        try:
-            require_prime(Setting(digits), "digits")
-            primes.append(digits)
-        except ValueError as error:
-            assert str(error) == f"digits = {digits}: must be a prime number below 10000"
-    assert primes == [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]
-    require_prime(Setting(9973), "digits")
-    with pytest.raises(ValueError, match="digits = 10007"):
-        require_prime(Setting(10007), "digits")
-
-
-@pytest.mark.parametrize("p", [2, 3, 11, 31])
-def test_inverses(p: int) -> None:
-    assert inverses(p)[0] == 0
-    assert (inverses(p)[1:] * np.arange(1, p) % p == 1).all()
-
-
-def test_counts_beyond_floats_are_infinite() -> None:
-    assert as_count(250) == 250.0
-    assert as_count(10**400) == float("inf")

@@ -5,8 +5,6 @@ unlink and mkdir. The name of a step says what it does and to what (`replace met
 can choose every kind of step.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import random
@@ -14,7 +12,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 Undo = Callable[[], None]
 
@@ -138,7 +136,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)
 
-    def __enter__(self) -> _Watched:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

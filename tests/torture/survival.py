@@ -1,7 +1,5 @@
 """What must be true of a store after a kill, and after the sweep has been continued to its end."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,6 @@ off at random steps and continued.
 The trials run without Ray; `test_whole_program.py` has the rest.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any, get_args

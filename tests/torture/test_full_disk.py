@@ -1,8 +1,6 @@
 """A sweep whose disk is full, by the command line. It ends with the reason and loses nothing. It
 goes on when there is room again."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

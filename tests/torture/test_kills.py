@@ -5,8 +5,6 @@ This is the layer below Ray (`torture.tiny`), in processes that SIGKILL ends. Th
 program is in `test_whole_program.py`.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator

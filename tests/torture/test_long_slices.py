@@ -1,8 +1,6 @@
 """Slices of training as long as on thousands of slots. An interrupt waits until they are over, so
 that workers save what they train. Covers `give_time_to_save` of `ray_private.py`."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -4,8 +4,6 @@ same command runs again, the result is as if nothing had happened.
 The two stores of `torture.tiny` began as one. One trial ran in both, and each has one trial more.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections import Counter

@@ -1,8 +1,6 @@
 """A sweep whose trials kill, freeze, flood and starve their workers, all in one launch. Every death
 is one failed attempt, and every trial that can end ends."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@ a sweep are killed by signals at random moments, launch after launch. Then the n
 the head of a cluster are killed. In the end the numbers and the answer are those of a sweep that
 nothing disturbed."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -5,8 +5,6 @@ checkpoints, and one checkpoint that is kept. After them everything is compacted
 collected.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ with Zygote() as zygote:
     zygote.run(root, told, merge=other)  # merges that store, in place of a launch
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@ that fails, hangs or is slow harms no sweep, and the user is told once. Of a sto
 each ended trial once, with its learning curve in order, and only numbers that are finite. Covers
 `trackers/base.py` and `trackers/clients.py`."""
 
-from __future__ import annotations
-
 import math
 import threading
 from pathlib import Path

@@ -2,8 +2,6 @@
 and what its ending says. A trial that was stopped and goes on gives the numbers of one that was
 never stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

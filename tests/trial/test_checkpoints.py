@@ -2,8 +2,6 @@
 tested is what is said of this before a launch. The ledger is made up here; test_attempt.py uses a
 real one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

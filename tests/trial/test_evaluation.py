@@ -4,8 +4,6 @@ passes. Both count the same. Targets without a chain are counted one by one. Los
 position are compared with sums that are taken one by one. How many independent answers the targets
 of a row are worth is compared with simulated rows."""
 
-from __future__ import annotations
-
 import copy
 import json
 from functools import cache

@@ -3,8 +3,6 @@ move between devices, and a trial keeps to its share of the memory. Without a GP
 skipped. `pytest --noconftest tests/trial/test_gpu.py` needs no more than torch, pytest and sweepd.
 Covers `trial/batches.py`. Batches on a CPU are tested in test_training.py."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

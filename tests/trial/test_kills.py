@@ -1,8 +1,6 @@
 """A launch is killed at each kind of step of its writing, and by power cuts, and loses nothing.
 This is the short version of `torture/test_kills.py`, which takes every step."""
 
-from __future__ import annotations
-
 from itertools import cycle
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 built and evaluated by hand, and are drawn as the test is. They do not change training. If a model
 cannot be scored at such a length, nothing else is lost."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

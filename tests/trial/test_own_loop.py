@@ -2,8 +2,6 @@
 and line. Also tested are its end and its budgets. A loop that was cut off goes on with the same
 numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

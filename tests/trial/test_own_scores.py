@@ -2,8 +2,6 @@
 which gives its own metrics. They are read where samples are scored, and are stored in the trial's
 rows. What is wrong with them is told with its line. Covers `trial/user_values.py`."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """A program as an attempt runs it: its rows, its output, its end, its folder, and what becomes of
 it and of all that it started when the attempt is cut off."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

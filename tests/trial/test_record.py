@@ -1,8 +1,6 @@
 """What `sweepd show` tells of a trial: its settings, its whole curve, its code as it ran, what
 differs from another trial, and a grid that gives the very same trial. Covers `cli/show.py`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

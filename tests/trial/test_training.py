@@ -1,15 +1,11 @@
 """Training. A trial is a function of its settings and its seed. A snapshot continues it bitwise. A
 longer run passes through the same weights. Each ending is what it says."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import io
 import itertools
 import math
-import subprocess
-import sys
 import time
 import weakref
 from functools import partial
@@ -355,22 +351,3 @@ def parameters_after(optimizer: type[torch.optim.AdamW], steps: int = 20) -> lis
 def test_the_numbers_of_adamw_are_those_of_torch() -> None:
     ours, theirs = parameters_after(AdamW), parameters_after(torch.optim.AdamW)
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
-TRAIN = """
-import sys
-from sweepd.grid.settings import Evaluate, Stop, Train
-from sweepd.models.standard import Standard
-from sweepd.tasks.lis import LIS
-from sweepd.trial.training import Training
-
-train, evaluate = Train(steps=2, batch_size=4), Evaluate(check_samples=8, verdict_samples=8)
-model = Standard(d=4, layers=1, heads=1, dropout=0.1)
-for _ in Training(LIS(n=2), model, train, evaluate, Stop(), 0, 1.0, "cpu").advance():
-    pass
-assert "torch._dynamo" not in sys.modules
-"""
-
-
-def test_a_trial_does_not_load_the_compiler() -> None:
-    subprocess.run([sys.executable, "-c", TRAIN], check=True)

@@ -3,8 +3,6 @@ with its text and its log, and none passes for a result. Faults that end the wor
 `e2e/`. Where the store cannot be written, an attempt saves what it holds in another place, once,
 and ends. `store/test_faults.py` tests this on a disk that is really full."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

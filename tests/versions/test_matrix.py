@@ -12,8 +12,6 @@ UV_FIND_LINKS or PIP_FIND_LINKS leads to. If there is neither, the test covers w
 torch.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -22,3 +22,8 @@ def score_of(training: Training) -> Score:
 def untimed(row: StepRow) -> StepRow:
     """A row without its time."""
     return dataclasses.replace(row, columns={**row.columns, "seconds": 0.0})
+
+
+def finish(training: Training) -> list[StepRow]:
+    """All rows to the end, without their times."""
+    return [untimed(row) for row in training.advance() if row is not None]

@@ -75,11 +75,11 @@ for arguments in json.loads(sys.argv[1]):
                 ["query", "min d"],
                 ["query", "fit d ~ L"],
                 ["export", "--out", "trials.csv"],
+                ["plot", "min", "--out", "figure.svg"],
+                ["report", "--out", "report.html"],
             ],
             {"duckdb", "pyarrow"},
         ),
-        ([["plot", "min", "--out", "figure.svg"]], {"duckdb", "pyarrow"}),
-        ([["report", "--out", "report.html"]], {"duckdb", "pyarrow"}),
         (
             [
                 ["tasks"],

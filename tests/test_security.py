@@ -239,6 +239,26 @@ WITH x AS (DELETE FROM raw.attempts RETURNING *) FROM x
 WITH x AS (INSERT INTO raw.attempts FROM raw.attempts RETURNING *) FROM x
 COMMIT
 ROLLBACK; DROP TABLE raw.attempts
+UPDATE raw.attempts SET acc = 1
+MERGE INTO raw.plans USING raw.plans AS p ON true WHEN MATCHED THEN DELETE
+TRUNCATE raw.attempts
+CREATE VIEW t AS SELECT 1
+DROP VIEW trials
+ALTER TABLE raw.plans ADD COLUMN x INTEGER
+IMPORT DATABASE '{folder}'
+DETACH memory
+USE memory
+SET threads = 1
+RESET threads
+CALL pragma_version()
+PREPARE p AS SELECT 1
+EXECUTE p
+EXPLAIN ANALYZE INSERT INTO raw.plans SELECT * FROM raw.plans
+BEGIN
+CHECKPOINT
+VACUUM
+SELECT * FROM query('DROP VIEW trials')
+SELECT getenv('HOME')
 """
 
 
@@ -275,6 +295,19 @@ def views() -> Views:
     store.add_sweep("s", [trial])
     store.end(trial, "completed", 0.5)
     return connect(store, code="all")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "SELECT ?", "SELECT nothing", "SELEC 1", "SELECT 1; SELECT 2", *ATTEMPTS.split("\n")],
+)
+def test_sql_refuses_all_else(views: Views, tmp_path: Path, text: str) -> None:
+    (tmp_path / "secret").write_text(f"{SECRET},1\n")
+    with pytest.raises(UserError) as refused:
+        views.sql(text.format(secret=tmp_path / "secret", folder=tmp_path))
+    assert "nothing" not in text or "LINE 1: " in str(refused.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["secret"]
+    assert views.sql("SELECT acc FROM trials").rows == [{"acc": 0.5}]
 
 
 @given(disguised())

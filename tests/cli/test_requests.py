@@ -4,10 +4,9 @@ compaction. docs/store.md shows these figures."""
 import itertools
 
 from fake_store import as_present, planned
+from inprocess import sweepd
 from object_store import Proxy
-from typer.testing import CliRunner
 
-from sweepd.cli import application
 from sweepd.store.store import Store, SweepInfo
 
 SWEEPS = 3
@@ -39,8 +38,7 @@ def test_requests_of_questions(s3: Proxy, bucket: str) -> None:
     def cost(*arguments: str) -> tuple[int, int]:
         """How often it listed and fetched; it did nothing else, and nothing twice."""
         s3.requests.clear()
-        done = CliRunner().invoke(application(), [*arguments, "--results", address, "--json"])
-        assert done.exit_code == 0, done.output
+        sweepd(*arguments, "--results", address, "--json", exits=0)
         lists, gets = s3.count("GET", "list-type"), s3.count("GET", "/results/")
         assert lists + gets == len(s3.requests)
         assert gets == len({path for _, path in s3.requests if "list-type" not in path})

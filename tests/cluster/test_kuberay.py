@@ -145,15 +145,11 @@ def test_pods_that_find_no_place_are_told_and_given_up(
     assert not list(kubectl.glob("*.json")), "pods would come later, and cost"
 
 
-def test_what_kubernetes_refuses_is_told(cluster: KubeRay, work: Work, kubectl: Path) -> None:
-    (kubectl / "refused").write_text("RayJob")
-    with pytest.raises(EnvironmentFailure, match="no such thing"):
-        cluster.start(work, print)
-    assert not list(kubectl.glob("*.json"))
-
-
-def test_a_job_without_its_code_is_taken_back(cluster: KubeRay, work: Work, kubectl: Path) -> None:
-    (kubectl / "refused").write_text("ConfigMap")
+@pytest.mark.parametrize("refused", ["RayJob", "ConfigMap"])
+def test_what_kubernetes_refuses_is_told_and_leaves_no_job_without_its_code(
+    cluster: KubeRay, work: Work, kubectl: Path, refused: str
+) -> None:
+    (kubectl / "refused").write_text(refused)
     with pytest.raises(EnvironmentFailure, match="no such thing"):
         cluster.start(work, print)
     assert not list(kubectl.glob("*.json"))

@@ -54,11 +54,6 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], AWS | GCP
     return lambda kind: load(written(folder, kind))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_ready_files_pass_rays_validator(kind: str, ready: Ready) -> None:
-    assert ready(kind).kind == kind
-
-
 def test_ready_files_grow_from_a_head_that_runs_no_trials(ready: Ready) -> None:
     for kind in ("aws", "gcp"):
         cluster = ready(kind)

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from inprocess import sweepd
 
-from sweepd.cli import application
 from sweepd.cluster import load_cluster
 from sweepd.cluster.base import Work
 from sweepd.cluster.slurm import Slurm
@@ -56,17 +55,12 @@ def test_a_dry_run_shows_plan_and_script(tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"
     grid.write_text("{name: dry, task: {name: lis, n: 4}, model: {name: standard, d: 8}}")
     where = ("--cluster", str(READY), "--results", str(tmp_path / "results"))
-    told = CliRunner().invoke(
-        application(), ["launch", str(grid), "--dry-run", "--promote", *where]
-    )
-    assert told.exit_code == 0, told.output
-    plan, _, shown = told.stdout.partition("\n\n")
-    assert plan.startswith("dry: 1 trials in 1 cells") and shown.startswith(
-        "#!/bin/bash\n#SBATCH --job-name=sweepd-dry"
-    )
-    assert (
-        "launch grid/grid.yaml --cluster cluster.yaml --results" in shown and "--promote" in shown
-    )
+    told = sweepd("launch", str(grid), "--dry-run", "--promote", *where, exits=0)
+    plan, _, shown = told.out.partition("\n\n")
+    assert plan.startswith("dry: 1 trials in 1 cells")
+    assert shown.startswith("#!/bin/bash\n#SBATCH --job-name=sweepd-dry")
+    assert "launch grid/grid.yaml --cluster cluster.yaml --results" in shown
+    assert "--promote" in shown
     assert not (tmp_path / "results").exists()
 
 

@@ -45,7 +45,7 @@ def test_drivers_that_want_the_same_things(mine: SharedShell, running: Running) 
     seeds = list(range(12))  # two minutes of naps: the first driver is at work till it is told
     held = (
         "name: held\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\n"
-        f"seeds: {seeds}\ntrain: {{steps: 16, batch_size: 4}}\n"
+        f"seeds: {seeds}\ntrain: {{steps: 16, batch_size: 4}}\ncheckpoint_seconds: 0.5\n"
         f"resources: {ONE_AT_A_TIME}" + SETTINGS
     )
     mine.write("grid.yaml", held)
@@ -64,7 +64,7 @@ def test_drivers_that_want_the_same_things(mine: SharedShell, running: Running) 
     wait_until(lambda: len({*results.glob("launches/*.json")}) > 1, process=first)
     refused = mine.run("launch", "grid.yaml", "--yes", exits=3).stderr
     assert "held" in refused and str(first.pid) in refused
-    wait_until(lambda: any(results.glob("logs/*")), process=first)
+    wait_until(lambda: any(results.glob("checkpoints/*/*")), process=first)
     [row] = mine.rows("status")
     assert row["running"] is True
 

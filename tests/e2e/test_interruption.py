@@ -40,8 +40,8 @@ GRID = f"""
 name: own
 task:  {{name: lis, n: 6, value_range: 16}}
 model: {{name: [v1.py:Net, v2.py:Net], as: [one, two], d: 8, layers: 1, heads: 2}}
-train: {{steps: 200, batch_size: 16}}
-evaluate: {{check_every: 50, check_samples: 32, verdict_samples: 64}}
+train: {{steps: 120, batch_size: 16}}
+evaluate: {{check_every: 40, check_samples: 16, verdict_samples: 32}}
 resources: {ONE_AT_A_TIME}
 checkpoint_seconds: 0.5
 """

@@ -46,8 +46,12 @@ def test_from_python_it_is_the_same_sweep(
     swept: SharedShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(swept.folder)
+    before = swept.sql("SELECT * FROM attempts ORDER BY id")
     again = sweepd.launch("grid.yaml", {"seeds": [0]})
     assert again.completed and "nothing to do" in again.lines[-1]
+    told = swept.run("launch", "grid.yaml", "--yes").stderr
+    assert "nothing to do" in told and "ray" not in told.lower()
+    assert swept.sql("SELECT * FROM attempts ORDER BY id") == before
     with pytest.raises(UserError, match="seedz"):
         sweepd.launch("grid.yaml", {"seedz": [0]})
 
@@ -68,13 +72,6 @@ def test_metrics_have_every_logged_step(swept: SharedShell) -> None:
         "SELECT count(*) AS rows, count(DISTINCT id) AS trials, count(acc) AS checked FROM metrics"
     )
     assert row == {"rows": TRIALS * 6, "trials": TRIALS, "checked": TRIALS * 2}
-
-
-def test_second_launch_starts_nothing(swept: SharedShell) -> None:
-    before = swept.sql("SELECT * FROM attempts ORDER BY id")
-    again = swept.run("launch", "grid.yaml", "--yes")
-    assert "nothing to do" in again.stderr and "ray" not in again.stderr.lower()
-    assert swept.sql("SELECT * FROM attempts ORDER BY id") == before
 
 
 def test_one_more_value_runs_only_the_new_trials(swept: SharedShell) -> None:

@@ -1,6 +1,6 @@
 """A sweep whose results are on S3, by the command line. It is launched, and a second driver is
-refused. It is taken over from a driver that stood still, and in the end it is asked.
-tests/store/test_store.py takes over from one that was killed."""
+refused. It is taken over from a driver that stood still, and from one that was killed. In the end
+it is asked."""
 
 import re
 import signal
@@ -56,11 +56,15 @@ def test_a_sweep_on_s3(remote: SharedShell, running: Running, s3: Proxy) -> None
 
     wait_until(lambda: s3.count("PUT", "/checkpoints/") >= 1, process=first)
     first.send_signal(signal.SIGSTOP)
-    remote.write("go", "")
-    remote.run("resume")
+    second = running(remote.start("resume"))
+    wait_until(lambda: s3.count("PUT", "/launches/") >= 2, process=second)
     first.send_signal(signal.SIGCONT)
     _, told = first.communicate(timeout=120)
     assert first.returncode == 3 and "another took over" in told, told
+    second.kill()
+    second.wait()
+    remote.write("go", "")
+    remote.run("resume")
     [row] = remote.rows("status")
     assert (row["completed"], row["running"]) == (2, False)
     assert "nothing to do" in remote.run("resume", "remote").stderr

@@ -7,8 +7,6 @@ import pytest
 from shell import ONE_AT_A_TIME, Shell
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-
-
 SCORES = """
     metrics = {"acc": "up", "chain_acc": "up", "loss": "down", "finished": "up"}
 
@@ -24,11 +22,7 @@ def swept(module_shell: Shell) -> Shell:
     for name in ("parity.py", "lstm.py", "grid.yaml"):
         module_shell.write(name, (EXAMPLES / name).read_text() + SCORES * (name == "parity.py"))
     changes = ["task.n=[6,7]", "model.d=[4,8]", "train.steps=20", "search=grid"]
-    changes += [
-        "evaluate.check_samples=32",
-        "evaluate.verdict_samples=64",
-        f"resources={ONE_AT_A_TIME}",
-    ]
+    changes += ["evaluate={check_samples: 32, verdict_samples: 64}", f"resources={ONE_AT_A_TIME}"]
     options = [option for change in changes for option in ("--set", change)]
     module_shell.run("launch", "grid.yaml", "--yes", *options)
     return module_shell

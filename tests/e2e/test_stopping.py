@@ -1,14 +1,12 @@
 """Trials that are given up early and go on later. A rule that Tune decides leaves a trial stopped,
-and a question then says `at most`. A trial that is wanted in full, or for longer, goes on where it
-was left."""
+and a question then says `at most`. A trial that is wanted in full goes on where it was left.
+tests/trial/test_attempt.py compares its numbers with those of one that was never stopped, and has
+what is wanted for longer."""
 
 from typing import Any
 
 import pytest
 from shell import ONE_AT_A_TIME, SharedShell
-from trained import run
-
-from sweepd.store.store import Store
 
 GRID = f"""
 name: early
@@ -29,7 +27,6 @@ RULE = "CASE WHEN plateau IS NULL THEN 'asha' ELSE 'plateau' END AS rule"
 WHERE = "where acc > 0.7 and steps = 400 and plateau is not null"
 Trials = dict[tuple[str, int, float], dict[str, Any]]
 """by rule, d and rate"""
-NUMBERS = "loss, acc, chain_acc, metrics.lr, metrics.tokens"
 
 
 @pytest.fixture(scope="module")
@@ -108,48 +105,6 @@ def test_a_stopped_trial_goes_on_under_its_own_id(in_full: SharedShell, first: T
     assert not any(d == 32 for _, d, _ in promoted)  # nothing hangs on what is given up there
     [row] = in_full.rows("query", f"min d {WHERE}")
     assert (row["value"], row["fail"], row["verdict"]) == (4, 2, "exact")
-
-
-def test_it_gives_the_numbers_of_one_never_stopped(in_full: SharedShell, first: Trials) -> None:
-    """The rule `plateau` gave up the trial with the better rate. The same trial ran to its end
-    under `asha`."""
-    for d in (2, 4):
-        stopped, never = first["plateau", d, GOOD], first["asha", d, GOOD]
-        numbers = [
-            in_full.sql(
-                f"SELECT step, {NUMBERS} FROM metrics WHERE id = '{trial['id']}' ORDER BY 1"
-            )
-            for trial in (stopped, never)
-        ]
-        assert numbers[0] == numbers[1] and len(numbers[0]) > 40
-        scores = "SELECT acc, correct, loss, step, tokens FROM trials WHERE id = "
-        assert in_full.sql(f"{scores}'{stopped['id']}'") == in_full.sql(f"{scores}'{never['id']}'")
-
-
-@pytest.fixture(scope="module")
-def longer(in_full: SharedShell) -> str:
-    """Twice the steps, without rules, in the same store, and without a launch in an empty one."""
-    sets = [f"train={{steps: 800, batch_size: 16, warmup: 10, lr: {GOOD}}}", "stop={}"]
-    run(Store.create(str(in_full.folder / "fresh")), in_full.folder / "grid.yaml", sets)
-    return in_full.run("launch", "grid.yaml", "--set", sets[0], "--set", sets[1]).stderr
-
-
-def test_more_steps_go_on_where_the_shorter_run_was_kept(in_full: SharedShell, longer: str) -> None:
-    """At the start of its decay; d = 32, solved long before, left its state there."""
-    assert "trials that can continue earlier runs, from step 320: 3" in longer
-    columns = "d, status, acc, correct, loss, step, tokens, train_flops"
-    query = f"SELECT {columns}, id, parent FROM trials WHERE steps = 800 ORDER BY d"
-    continued, fresh = in_full.sql(query), in_full.rows("sql", query, "--results", "fresh")
-    assert all(row["parent"] for row in continued) and not any(row["parent"] for row in fresh)
-    names = columns.split(", ")
-    assert [[row[n] for n in names] for row in continued] == [
-        [row[n] for n in names] for row in fresh
-    ]
-    ids = ", ".join(f"'{row['id']}'" for row in continued)
-    steps = f"SELECT id, step, {NUMBERS} FROM metrics WHERE id IN ({ids}) ORDER BY id, step"
-    ran, whole = in_full.sql(steps), in_full.rows("sql", steps, "--results", "fresh")
-    assert min(row["step"] for row in ran) == 325
-    assert ran == [row for row in whole if row["step"] > 320]
 
 
 def test_what_must_start_again_is_said_before(in_full: SharedShell) -> None:

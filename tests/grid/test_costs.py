@@ -1,18 +1,15 @@
 """Costs of a model. The meta device counts what a model has that is really built. Training costs
 three passes, and its memory is what torch keeps. `sweepd flops` shows these costs."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from inprocess import sweepd
 from torch import _refs
 from torch.autograd.graph import saved_tensors_hooks
-from typer.testing import CliRunner
 
-from sweepd.cli import application
-from sweepd.errors import UserError
 from sweepd.grid.costs import costs, sparing_the_compiler
 from sweepd.models.base import Architecture, TransformerArchitecture
 from sweepd.models.dot_free import DotFree
@@ -145,10 +142,8 @@ def test_the_memory_of_training() -> None:
 
 
 def flops(*arguments: str) -> dict[str, Any]:
-    found = CliRunner().invoke(application(), ["flops", *arguments, "--json"])
-    assert found.exit_code == 0, found.output
-    [row] = json.loads(found.stdout)
-    return dict(row)
+    [row] = sweepd("flops", *arguments, "--json", exits=0).rows
+    return row
 
 
 def test_the_command_tells_all_costs_by_part() -> None:
@@ -181,7 +176,4 @@ def test_the_command_tells_all_costs_by_part() -> None:
     ],
 )
 def test_what_cannot_be_counted_is_refused(arguments: tuple[str, ...], message: str) -> None:
-    command = ["flops", *arguments, "--task", "lis", "--set", "n=8"]
-    error = CliRunner().invoke(application(), command).exception
-    assert isinstance(error, UserError)
-    assert message in str(error)
+    assert message in sweepd("flops", *arguments, "--task", "lis", "--set", "n=8", exits=2).err

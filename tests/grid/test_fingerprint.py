@@ -64,25 +64,13 @@ def test_remarks_docstrings_and_formatting_do_not_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("= 3", "= 4"),
-        ("= 3", "= 3.0"),
-        ("= 3", "= '3'"),
-        ("b: int = 1", "b: int = True"),
-        ("b: int = 1", "c: int = 1"),
-        ("b: int = 1", "b: int"),
-        ("b: int = 1", "b: float = 1"),
-        ("self, x, *, y=None", "self, x, y=None"),
-        ("y=None", "y=..."),
-        ("y=None", "y"),
-        ("!r", ""),
-        (">{y}", "<{y}"),
-        (" and ", " or "),
-        ("-1.5e3", "1.5e3"),
-        ("None: -1", "**None, -1: -1"),
-        ("@dataclass\n", ""),
-        ("return f", "yield f"),
+        ("= 3", "= 4"), ("= 3", "= 3.0"), ("= 3", "= '3'"), ("b: int = 1", "b: int = True"),
+        ("b: int = 1", "c: int = 1"), ("b: int = 1", "b: int"), ("b: int = 1", "b: float = 1"),
+        ("self, x, *, y=None", "self, x, y=None"), ("y=None", "y=..."), ("y=None", "y"),
+        ("!r", ""), (">{y}", "<{y}"), (" and ", " or "), ("-1.5e3", "1.5e3"),
+        ("None: -1", "**None, -1: -1"), ("@dataclass\n", ""), ("return f", "yield f"),
     ],
-)
+)  # fmt: skip
 def test_what_runs_counts(tmp_path: Path, before: str, after: str) -> None:
     assert before in SOURCE
     assert digest(tmp_path, SOURCE) != digest(tmp_path, SOURCE.replace(before, after, 1))
@@ -128,16 +116,8 @@ def test_files_of_a_user(tmp_path: Path) -> None:
     names = {
         path.relative_to(tmp_path).as_posix() for path in files if path.is_relative_to(tmp_path)
     }
-    assert names == {
-        "mine.py",
-        "helper.py",
-        "untyped.py",
-        "package/__init__.py",
-        "package/part.py",
-        "package/near.py",
-        "package/far.py",
-        "package/deep.py",
-    }
+    package = {f"package/{name}.py" for name in ("__init__", "part", "near", "far", "deep")}
+    assert names == {"mine.py", "helper.py", "untyped.py"} | package
     assert PACKAGE / "tasks/base.py" in files
     beside = {"helper", "json", "package", "typing", "untyped"}
     assert imported_names(tmp_path / "mine.py") == beside

@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.grid.yamlfile import (
-    MOST_BYTES,
-    MOST_SHOWN,
-    GridError,
-    Problem,
-    dotted,
-    dump,
-    override,
-    parse,
-    read,
-)
+from sweepd.grid import yamlfile
+from sweepd.grid.yamlfile import GridError, Problem, dotted, dump, override, parse, read
 
 scalars = (
     st.none()
@@ -61,29 +52,12 @@ def test_what_is_dumped_reads_back(written: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("5e-3", 0.005),
-        ("5.0E-3", 0.005),
-        (".5", 0.5),
-        ("3.", 3.0),
-        ("-3", -3),
-        ("010", 10),
-        ("0x10", 16),
-        ("0o10", 8),
-        ("true", True),
-        ("Null", None),
-        ("~", None),
-        ("", None),
-        ("yes", "yes"),
-        ("on", "on"),
-        ("1:30", "1:30"),
-        ("'1_000'", "1_000"),
-        ("1-2", "1-2"),
-        ("2024-01-01", "2024-01-01"),
-        ("'3'", "3"),
-        ("!!str 3", "3"),
-        ("!!float 3", 3.0),
+        ("5e-3", 0.005), ("5.0E-3", 0.005), (".5", 0.5), ("3.", 3.0), ("-3", -3), ("010", 10),
+        ("0x10", 16), ("0o10", 8), ("true", True), ("Null", None), ("~", None), ("", None),
+        ("yes", "yes"), ("on", "on"), ("1:30", "1:30"), ("'1_000'", "1_000"), ("1-2", "1-2"),
+        ("2024-01-01", "2024-01-01"), ("'3'", "3"), ("!!str 3", "3"), ("!!float 3", 3.0),
     ],
-)
+)  # fmt: skip
 def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
     document = parse(f"a: {text}", "g.yaml")
     assert not document.problems
@@ -157,7 +131,7 @@ def test_reading_files(tmp_path: Path) -> None:
     assert read(path) == "a: é"
     for content, message in (
         (b"a: 1\nb: \xff", "g.yaml:2: not UTF-8"),
-        (b"#" * (MOST_BYTES + 1), "g.yaml: larger than 1,000,000 bytes"),
+        (b"#" * (yamlfile.MOST_BYTES + 1), "g.yaml: larger than 1,000,000 bytes"),
     ):
         path.write_bytes(content)
         with pytest.raises(GridError, match=message):
@@ -238,7 +212,7 @@ def test_an_error_shows_each_problem_once_and_not_thousands() -> None:
     found = [Problem(f"g.yaml:{i}", ("a", i), "wrong") for i in range(70)]
     error = GridError(found + found)
     assert len(error.problems) == 70
-    assert str(error).count("\n") == MOST_SHOWN
+    assert str(error).count("\n") == yamlfile.MOST_SHOWN
     assert str(error).endswith("… and 20 more problems")
 
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.models._backbone import State, Transformer, rotated, sinusoids
+from sweepd.models._backbone import Transformer, rotated, sinusoids
 from sweepd.models.base import TransformerArchitecture
 from sweepd.models.delta import Delta
 from sweepd.models.dot_free import DotFree
@@ -24,32 +24,19 @@ from sweepd.models.window import Window
 VOCAB, CAPACITY = 13, 150
 
 ARCHITECTURES = [
-    Standard(16, layers=2),
-    Standard(16, layers=2, positions="rotary"),
-    Linear(16, layers=2),
-    Linear(16, layers=2, feature_map="relu", positions="none"),
-    Sparse(16, layers=2),
+    Standard(16, layers=2), Standard(16, layers=2, positions="rotary"), Linear(16, layers=2),
+    Linear(16, layers=2, feature_map="relu", positions="none"), Sparse(16, layers=2),
     Sparse(16, layers=2, heads=2, block=6, k=2, c=3, positions="learned"),
-    Sparse(16, layers=2, block=5, c=5),
-    Sparse(16, layers=2, block=1),
-    Sparse(16, layers=2, positions="rotary"),
-    LinRpe(16, layers=2),
-    LogRpe(16, layers=2, heads=2),
-    LogRpe(16, layers=2, positions="rotary"),
-    DotFree(16, layers=2),
-    DotFree(16, layers=2, heads=2, rpe="lin", positions="learned"),
-    Tmx(16, layers=2),
-    Tmx(16, layers=2, heads=2, rpe="lin"),
-    Window(16, layers=2, width=5),
-    Window(16, layers=2, width=60, positions="rotary"),
-    Gla(16, layers=2),
-    Gla(16, layers=2, heads=2, gate="fixed"),
-    Delta(16, layers=2),
-    Delta(16, layers=2, heads=2, negative_eigenvalues=True),
-    Mamba2(16, layers=2),
-    Mamba2(16, layers=2, heads=2, state=5),
-    Hybrid(16, layers=3, mixers="linear window(width=8)"),
-]
+    Sparse(16, layers=2, block=5, c=5), Sparse(16, layers=2, block=1),
+    Sparse(16, layers=2, positions="rotary"), LinRpe(16, layers=2), LogRpe(16, layers=2, heads=2),
+    LogRpe(16, layers=2, positions="rotary"), DotFree(16, layers=2),
+    DotFree(16, layers=2, heads=2, rpe="lin", positions="learned"), Tmx(16, layers=2),
+    Tmx(16, layers=2, heads=2, rpe="lin"), Window(16, layers=2, width=5),
+    Window(16, layers=2, width=60, positions="rotary"), Gla(16, layers=2),
+    Gla(16, layers=2, heads=2, gate="fixed"), Delta(16, layers=2),
+    Delta(16, layers=2, heads=2, negative_eigenvalues=True), Mamba2(16, layers=2),
+    Mamba2(16, layers=2, heads=2, state=5), Hybrid(16, layers=3, mixers="linear window(width=8)"),
+]  # fmt: skip
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES, ids=repr)
 
 
@@ -121,14 +108,6 @@ def test_selected_rows_are_copies_in_the_order_asked_for(
         torch.testing.assert_close(model.step(torch.tensor([1, 3]), kept), first[[0, 2]])
     assert state.position.tolist() == [41, 8, 21]
     assert swapped.position.tolist() == [21, 41]
-
-
-def test_prefill_leaves_the_callers_lengths_alone() -> None:
-    model, lengths = built(Standard(16)), torch.tensor([3])
-    with torch.no_grad():
-        state: State = model.prefill(tokens(1, 5), lengths)
-        model.step(torch.tensor([1]), state)
-    assert lengths.item() == 3
 
 
 @every_architecture

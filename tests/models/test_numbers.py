@@ -74,10 +74,3 @@ def test_embedding_is_a_line_past_the_origin() -> None:
     assert points.shape == (1, 3, 16)
     torch.testing.assert_close(points[0, 2] - points[0, 1], -2 * (points[0, 0] - points[0, 1]))
     assert points[0, 1].norm() > 0.5
-
-
-def test_numbers_of_one_sign_stay_apart_without_positions() -> None:
-    model = built(Standard(16, heads=2, positions="none"))
-    with torch.no_grad():
-        small, large = model.embed(torch.tensor([0.5, 2.0], dtype=torch.float64), slice(0))
-    assert (small - large).norm() > 0.5

@@ -14,9 +14,7 @@ from questions import ended
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.query.answers import ask
 from sweepd.query.database import CELLS, VIEWS, Views, connect
-from sweepd.store.schema import METRICS
 from sweepd.store.store import Store
-from sweepd.store.tables import Read
 
 
 def one_cell(**info: Any) -> tuple[FakeStore, list[dict[str, Any]]]:
@@ -271,53 +269,6 @@ def test_sql_reads(one: Views) -> None:
     select = ("SELECT * FROM trials", "WITH a AS (SELECT d FROM cells) SELECT * FROM a")
     for text in (*select, "FROM cells;", "DESCRIBE cells", "SHOW TABLES", "SUMMARIZE trials"):
         assert one.sql(text).columns and one.sql("VALUES (1)").rows == [{"col0": 1}]
-
-
-REFUSED = """
-UPDATE raw.attempts SET acc = 1
-MERGE INTO raw.plans USING raw.plans AS p ON true WHEN MATCHED THEN DELETE
-TRUNCATE raw.attempts
-CREATE VIEW t AS SELECT 1
-DROP VIEW trials
-ALTER TABLE raw.plans ADD COLUMN x INTEGER
-IMPORT DATABASE '{folder}'
-DETACH memory
-USE memory
-SET threads = 1
-RESET threads
-CALL pragma_version()
-PREPARE p AS SELECT 1
-EXECUTE p
-EXPLAIN ANALYZE INSERT INTO raw.plans SELECT * FROM raw.plans
-BEGIN
-ROLLBACK
-CHECKPOINT
-VACUUM
-SELECT 1; SELECT 2
-SELECT * FROM read_text('{folder}/secret.csv')
-SELECT * FROM read_parquet('{folder}/secret.parquet')
-SELECT * FROM '{folder}/secret.csv'
-SELECT * FROM glob('{folder}/*')
-SELECT * FROM query('DROP VIEW trials')
-SELECT * FROM local_table
-SELECT getenv('HOME')
-SELECT ?
-SELECT nothing FROM trials
-SELEC 1
-"""
-
-
-@pytest.mark.parametrize("text", ["", *REFUSED.strip().splitlines()])
-def test_sql_refuses_all_else(one: Views, text: str, tmp_path: Path) -> None:
-    local_table = Read(METRICS.table([]), ()).table
-    (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(UserError) as refused:
-        one.sql(text.format(folder=tmp_path))
-    assert "nothing" not in text or "LINE 1: " in str(refused.value)
-    assert sorted(tmp_path.iterdir()) == before
-    assert rows(one, "SELECT acc FROM trials") == [{"acc": 0.5}]
-    assert local_table.num_rows == 0
 
 
 def test_columns_of_one_name_stay_apart() -> None:

@@ -12,24 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.query.laws import (
-    BELOW,
-    ERRORS,
-    LARGEST,
-    SCALES,
-    SHARE_SMALL,
-    SMALL,
-    SPARE,
-    STEEPEST,
-    STRAY,
-    Law,
-    Point,
-    Tried,
-    difference,
-    fit,
-    refusal,
-    weights,
-)
+from sweepd.query import laws
+from sweepd.query.laws import Law, Point, Tried, difference, fit, refusal, weights
 
 XS = (10, 20, 40, 80)
 WIDTHS = (8, 16, 32, 64, 128, 256)
@@ -56,16 +40,16 @@ def likelihood(
     errors and a random scatter of its seeds."""
     draws = len(levels)
     values = [math.log2(one.value) for point in points for one in point.tried]
-    held = np.array([1 / scale for scale in SCALES])
-    scale = rng.choice(SCALES, draws, p=held / held.sum())
-    error = rng.choice(ERRORS, draws, p=held_errors())
+    held = np.array([1 / scale for scale in laws.SCALES])
+    scale = rng.choice(laws.SCALES, draws, p=held / held.sum())
+    error = rng.choice(laws.ERRORS, draws, p=held_errors())
     weight = np.ones(draws)
     for level, point in zip(levels.T, points, strict=True):
         there = level + error * rng.normal(size=draws)
-        weight *= there >= min(values) - BELOW
+        weight *= there >= min(values) - laws.BELOW
         for one in point.tried:
             z = np.clip((math.log2(one.value) - there) / scale, -500, 500)
-            share = STRAY + (1 - 2 * STRAY) / (1 + np.exp(-z))
+            share = laws.STRAY + (1 - 2 * laws.STRAY) / (1 + np.exp(-z))
             weight *= share**one.passed * (1 - share) ** one.failed
     return weight
 
@@ -74,9 +58,9 @@ def slow_twin(points: Sequence[Point], rng: np.random.Generator) -> list[float]:
     """The quantiles of the exponents of random laws, each weighted by its likelihood."""
     draws, xs = 400_000, np.log2([point.x for point in points])
     values = [math.log2(one.value) for point in points for one in point.tried]
-    reach = (max(values) - min(values) + 2 * SPARE) / (max(xs) - min(xs))
-    slope = rng.uniform(-1, 1, draws) * max(reach, 2 * STEEPEST)
-    level = rng.uniform(min(values) - SPARE / 2, max(values) + SPARE / 2, draws)
+    reach = (max(values) - min(values) + 2 * laws.SPARE) / (max(xs) - min(xs))
+    slope = rng.uniform(-1, 1, draws) * max(reach, 2 * laws.STEEPEST)
+    level = rng.uniform(min(values) - laws.SPARE / 2, max(values) + laws.SPARE / 2, draws)
     middle = (max(xs) + min(xs)) / 2
     weight = likelihood(points, level[:, None] + slope[:, None] * (xs - middle), rng)
     order = np.argsort(slope)
@@ -86,12 +70,12 @@ def slow_twin(points: Sequence[Point], rng: np.random.Generator) -> list[float]:
 
 def held_errors() -> list[float]:
     """A mixture of a half-Cauchy distribution and a uniform one, cut between the errors."""
-    middles = [(a + b) / 2 for a, b in pairwise(ERRORS)]
-    cuts = [0, *middles, LARGEST]
+    middles = [(a + b) / 2 for a, b in pairwise(laws.ERRORS)]
+    cuts = [0, *middles, laws.LARGEST]
     pairs = list(pairwise(cuts))
-    small = [math.atan(b / SMALL) - math.atan(a / SMALL) for a, b in pairs]
+    small = [math.atan(b / laws.SMALL) - math.atan(a / laws.SMALL) for a, b in pairs]
     return [
-        SHARE_SMALL * one / sum(small) + (1 - SHARE_SMALL) * (b - a) / LARGEST
+        laws.SHARE_SMALL * one / sum(small) + (1 - laws.SHARE_SMALL) * (b - a) / laws.LARGEST
         for one, (a, b) in zip(small, pairs, strict=True)
     ]
 
@@ -204,7 +188,7 @@ def slow_weights(points: Sequence[Point], rng: np.random.Generator) -> dict[str,
     xs = np.array([point.x for point in points])
     values = [math.log2(one.value) for point in points for one in point.tried]
     octaves = np.log2(xs)
-    exponent = rng.uniform(0, STEEPEST, draws)[:, None]
+    exponent = rng.uniform(0, laws.STEEPEST, draws)[:, None]
     share = rng.uniform(0, 1, draws)[:, None]  # of the logarithm, at the middle size
     knee = rng.choice(np.sort(octaves)[1:-1], draws)[:, None]
     middle = (octaves.max() + octaves.min()) / 2
@@ -217,7 +201,7 @@ def slow_weights(points: Sequence[Point], rng: np.random.Generator) -> dict[str,
     }
     found = {}
     for name, height in heights.items():
-        level = rng.uniform(min(values) - SPARE / 2, max(values) + SPARE / 2, draws)
+        level = rng.uniform(min(values) - laws.SPARE / 2, max(values) + laws.SPARE / 2, draws)
         height = height - height.mean(axis=1, keepdims=True) + level[:, None]
         found[name] = float(likelihood(points, height, rng).mean())
     return {name: one / sum(found.values()) for name, one in found.items()}

@@ -3,20 +3,15 @@ shipped grid has the plan that its comments describe."""
 
 import csv
 import io
-import json
 import re
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_store import Row, now
+from inprocess import sweepd
 from questions import SIZE_FIELDS, planned_on, ran
-from typer.testing import CliRunner
 
-from sweepd.cli import application
-from sweepd.errors import UserError
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.settings import Train
 from sweepd.grid.spec import load_grid
@@ -85,24 +80,19 @@ def test_what_the_store_measured_stands_beside() -> None:
 def test_compare_prints_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SWEEPD_RESULTS", raising=False)
-    run: Callable[..., Any] = CliRunner().invoke
-    printed = run(application(), ["compare", "paper"])
-    assert printed.exit_code == 0
-    assert "nothing measured: there is no sweepd-results" in printed.stderr
-    assert "published_gflops" in printed.stdout
-    assert "not measured: sparse needs a larger d than standard" in printed.stdout
-    rows = json.loads(run(application(), ["compare", "yang2024", "--json"]).stdout)
+    printed = sweepd("compare", "paper", exits=0)
+    assert "nothing measured: there is no sweepd-results" in printed.err
+    assert "published_gflops" in printed.out
+    assert "not measured: sparse needs a larger d than standard" in printed.out
+    rows = sweepd("compare", "yang2024", "--json").rows
     assert [row["kind"] for row in rows] == ["table"] * 12 + ["claim"] * 12
     assert len({tuple(row) for row in rows}) == 1
-    header, *lines = csv.reader(
-        io.StringIO(run(application(), ["compare", "paper", "--csv"]).stdout)
-    )
+    header, *lines = csv.reader(io.StringIO(sweepd("compare", "paper", "--csv").out))
     assert header == list(rows[0])
     assert [line[0] for line in lines] == [row["kind"] for row in rows]
-    missing = run(application(), ["compare", "paper", "--results", "elsewhere"])
-    assert isinstance(missing.exception, UserError)
+    sweepd("compare", "paper", "--results", "elsewhere", exits=2)
     Store.create(str(tmp_path / "sweepd-results"))
-    assert json.loads(run(application(), ["compare", "paper", "--json"]).stdout) == rows
+    assert sweepd("compare", "paper", "--json").rows == rows
 
 
 # The shipped grids

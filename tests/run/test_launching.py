@@ -66,11 +66,6 @@ def grid(*sets: str) -> Grid:
     return parse_grid(GRID, "small.yaml", sets, Path())
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.create(str(tmp_path / "results"))
-
-
 def end(
     store: Store, trials: Iterable[Trial], status: str = "completed", **changes: object
 ) -> None:

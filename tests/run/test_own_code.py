@@ -63,11 +63,6 @@ def forget_imports() -> None:
     user_files._beside.clear()
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.create(str(tmp_path / "results"))
-
-
 def planned(folder: Path, text: str = GRID) -> Plan:
     return planning.plan(parse_grid(text, "grid.yaml", [], folder))
 

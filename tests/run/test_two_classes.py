@@ -61,11 +61,10 @@ def answers(store: Store, *sweeps: str) -> dict[str, tuple[float | None, float |
     return {row["model"]: (row["value"], row["acc"]) for row in rows}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
+@pytest.fixture(autouse=True)
+def versions(tmp_path: Path) -> None:
     for version in (1, 2):
         write(tmp_path, f"v{version}.py", version)
-    return Store.create(str(tmp_path / "results"))
 
 
 BOTH = {"v1.py:Net": (8, 0.95), "v2.py:Net": (4, 0.95)}

@@ -1,7 +1,6 @@
 """`sweepd gc`, on a disk and on S3: what it deletes, what it never deletes, and that it asks first.
 Covers `cli/housekeeping.py` and `store/garbage.py`."""
 
-import json
 import os
 import pty
 import subprocess
@@ -11,10 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from inprocess import Answer, sweepd
 from waiting import python
 
-from sweepd.cli import application
 from sweepd.errors import EnvironmentFailure
 from sweepd.store import garbage
 from sweepd.store.store import Store, SweepInfo
@@ -130,22 +128,20 @@ def test_young_files_are_left_and_one_gc_runs_at_a_time(store: Store) -> None:
     assert garbage.find(store, 0)
 
 
-def gc(store: Store, *arguments: str, exits: int = 0) -> Result:
-    done = CliRunner().invoke(application(), ["gc", "--results", store.address, *arguments])
-    assert done.exit_code == exits or (exits and done.exception), done.output
-    return done
+def gc(store: Store, *arguments: str, exits: int = 0) -> Answer:
+    return sweepd("gc", "--results", store.address, *arguments, exits=exits)
 
 
 def test_the_command_shows_asks_and_deletes(store: Store) -> None:
     before = left(store)
-    shown = json.loads(gc(store, "--older-than", "0s", "--dry-run", "--json").stdout)
+    shown = gc(store, "--older-than", "0s", "--dry-run", "--json").rows
     assert {row["kind"]: row["files"] for row in shown} == COUNTS
-    assert "confirm with --yes" in str(gc(store, "--older-than", "0s", exits=2).exception)
-    assert "number" in str(gc(store, "--older-than", "soon", exits=2).exception)
-    assert "nothing to delete" in gc(store).stderr  # all of it is younger than an hour
+    assert "confirm with --yes" in gc(store, "--older-than", "0s", exits=2).err
+    assert "number" in gc(store, "--older-than", "soon", exits=2).err
+    assert "nothing to delete" in gc(store).err  # all of it is younger than an hour
     assert left(store) == before
-    assert "deleted 19 files" in gc(store, "--older-than", "0s", "--yes").stderr
-    assert "nothing to delete" in gc(store, "--older-than", "0s").stderr
+    assert "deleted 19 files" in gc(store, "--older-than", "0s", "--yes").err
+    assert "nothing to delete" in gc(store, "--older-than", "0s").err
 
 
 def read_to_the_end(person: int) -> Iterator[str]:
@@ -161,9 +157,9 @@ def test_a_person_is_asked(store: Store) -> None:
     before = left(store)
     for answer, remains in [("n", True), ("y", False)]:
         person, terminal = pty.openpty()
-        sweepd = str(Path(sys.executable).with_name("sweepd"))
+        program = str(Path(sys.executable).with_name("sweepd"))
         asked = subprocess.Popen(
-            [sweepd, "gc", "--results", store.address, "--older-than", "0s"],
+            [program, "gc", "--results", store.address, "--older-than", "0s"],
             stdin=terminal,
             stdout=subprocess.DEVNULL,
             stderr=terminal,

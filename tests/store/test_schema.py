@@ -17,19 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.store.schema import (
-    BOOL,
-    FLOAT,
-    INT,
-    METRICS,
-    NULL,
-    PLAN,
-    TEXT,
-    TRIALS,
-    UTC_TIME,
-    Layout,
-    column,
-)
+from sweepd.store import schema
+from sweepd.store.schema import METRICS, PLAN, TRIALS, Layout, column
 
 AXES = ("n", "success", "decay", "schedule")
 NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False)
@@ -74,10 +63,10 @@ def test_axis_keeps_values_of_one_type_and_turns_a_mixture_into_the_narrowest(
     if len(types) < 2:
         assert column.to_pylist() == values
     elif types == {int, float}:
-        assert column.type == FLOAT
+        assert column.type == schema.FLOAT
         assert column.to_pylist() == values  # Python compares 1 and 1.0 as equal
     else:
-        assert column.type == TEXT
+        assert column.type == schema.TEXT
         texts = column.to_pylist()
         assert [text is None for text in texts] == [value is None for value in values]
         for value, text in zip(values, texts, strict=True):
@@ -163,11 +152,11 @@ def test_conform_widens_foreign_types() -> None:
         )
     )
     assert {name: table.schema.field(name).type for name in ("n", "schedule", "success")} == {
-        "n": INT,
-        "schedule": TEXT,
-        "success": NULL,
+        "n": schema.INT,
+        "schedule": schema.TEXT,
+        "success": schema.NULL,
     }
-    assert METRICS.concat([table]).schema.field("step").type == INT
+    assert METRICS.concat([table]).schema.field("step").type == schema.INT
     assert table["acc"].to_pylist() == [0.5]
 
 
@@ -217,21 +206,21 @@ TIMES = st.datetimes(
     timezones=st.sampled_from([None, UTC, timezone(timedelta(hours=5, minutes=30))]),
 )
 OF_TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
-    NULL: st.none(),
-    BOOL: st.booleans(),
-    INT: st.integers(-(2**63), 2**63 - 1),
-    FLOAT: st.floats(),
-    TEXT: st.text(),
-    UTC_TIME: TIMES,
+    schema.NULL: st.none(),
+    schema.BOOL: st.booleans(),
+    schema.INT: st.integers(-(2**63), 2**63 - 1),
+    schema.FLOAT: st.floats(),
+    schema.TEXT: st.text(),
+    schema.UTC_TIME: TIMES,
 }
 NOON = datetime(2026, 1, 2, 12)
 REFUSED: dict[pa.DataType, list[object]] = {
-    NULL: [False, 7, 0.5, "text"],
-    BOOL: [7, 0.5, "true", NOON],
-    INT: [True, 2**63, -(2**63) - 1, 0.5, "7", NOON, [1]],
-    FLOAT: ["0.5", NOON, [1]],
-    TEXT: [True, 7, 0.5, NOON, [1], "\udce9"],
-    UTC_TIME: [True, 7, 0.5, "2026-01-02", NOON.date(), [1]],
+    schema.NULL: [False, 7, 0.5, "text"],
+    schema.BOOL: [7, 0.5, "true", NOON],
+    schema.INT: [True, 2**63, -(2**63) - 1, 0.5, "7", NOON, [1]],
+    schema.FLOAT: ["0.5", NOON, [1]],
+    schema.TEXT: [True, 7, 0.5, NOON, [1], "\udce9"],
+    schema.UTC_TIME: [True, 7, 0.5, "2026-01-02", NOON.date(), [1]],
 }
 
 

@@ -5,9 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from inprocess import sweepd
 
-from sweepd.cli import application
 from sweepd.grid.registry import find, shipped
 
 TASKS = [task.name for task in shipped("task")]
@@ -30,10 +29,9 @@ def shown(name: str) -> tuple[list[str], list[str]]:
 def test_examples_are_real_rows(name: str) -> None:
     command, rows = shown(name)
     assert command[:3] == ["sweepd", "sample", name]
-    found = CliRunner().invoke(application(), command[1:])
-    assert found.exit_code == 0, found.output
+    found = sweepd(*command[1:], exits=0)
     assert rows
-    for row, real in zip(rows, found.stdout.splitlines(), strict=True):
+    for row, real in zip(rows, found.out.splitlines(), strict=True):
         for word, printed in zip(row.split(" "), real.split(" "), strict=True):
             # Processors differ in the last digits of a sum of real numbers.
             assert word == printed or float(word) == pytest.approx(float(printed), rel=1e-5)

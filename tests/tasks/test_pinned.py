@@ -25,33 +25,22 @@ from sweepd.tasks.sparse_memory import SparseMemory
 from sweepd.tasks.word_problem import WordProblem
 
 PINNED: list[tuple[Task, str]] = [
-    (LIS(8, 16), "0b0cfd8805be"),
-    (LIS(40), "f91751e14305"),
-    (LIS(8, 16, cot=False), "42f4fc307158"),
-    (EditDistance(6), "26c4415c8bcc"),
-    (EditDistance(6, cot=False), "7b11ea2251b2"),
-    (LocalEditDistance(6), "0de25579aa05"),
-    (LocalEditDistance(6, cot=False), "7b11ea2251b2"),
-    (Arithmetic(6), "7def3abd3c2d"),
-    (Arithmetic(1), "c890c25e398a"),
-    (Arithmetic(6, cot=False), "786858a2f5a4"),
-    (Equation(3), "845445d056ed"),
-    (Equation(2, 5, cot=False), "f429cb177412"),
+    (LIS(8, 16), "0b0cfd8805be"), (LIS(40), "f91751e14305"),
+    (LIS(8, 16, cot=False), "42f4fc307158"), (EditDistance(6), "26c4415c8bcc"),
+    (EditDistance(6, cot=False), "7b11ea2251b2"), (LocalEditDistance(6), "0de25579aa05"),
+    (LocalEditDistance(6, cot=False), "7b11ea2251b2"), (Arithmetic(6), "7def3abd3c2d"),
+    (Arithmetic(1), "c890c25e398a"), (Arithmetic(6, cot=False), "786858a2f5a4"),
+    (Equation(3), "845445d056ed"), (Equation(2, 5, cot=False), "f429cb177412"),
     (FixedMemory(2, longest=8, length=24), "17e82eada2d0"),
     (FixedMemory(2, longest=8, length=24, values="reals"), "d7d57b3986bf"),
     (AdaptiveMemory(2, levels=2, length=24), "c0f699eedd2f"),
     (AdaptiveMemory(2, levels=2, length=24, values="reals"), "17c2b5fc9b25"),
     (SparseMemory(length=24), "1837aa8b5a62"),
-    (SparseMemory(length=24, kernel="polynomial"), "1837aa8b5a62"),
-    (Lookup(8), "bee27cb91740"),
-    (Mqar(2), "23ed567ac49a"),
-    (Copy(8), "7ccafeb3f575"),
-    (Dyck(16), "1894dd46ee0f"),
-    (KHop(2, 24), "3ef25c7b90f5"),
-    (Parity(16), "268abcf424c4"),
-    (WordProblem(8), "b704d3c4b271"),
+    (SparseMemory(length=24, kernel="polynomial"), "1837aa8b5a62"), (Lookup(8), "bee27cb91740"),
+    (Mqar(2), "23ed567ac49a"), (Copy(8), "7ccafeb3f575"), (Dyck(16), "1894dd46ee0f"),
+    (KHop(2, 24), "3ef25c7b90f5"), (Parity(16), "268abcf424c4"), (WordProblem(8), "b704d3c4b271"),
     (WordProblem(8, "Z60"), "6fd990cc6b9a"),
-]
+]  # fmt: skip
 
 
 def digest(task: Task, seed: int = 7) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from over import untimed
+from over import finish
 from torch import Tensor
 
 from sweepd.grid.registry import find, shipped
@@ -26,7 +26,6 @@ from sweepd.tasks.arithmetic import Arithmetic
 from sweepd.tasks.base import Batch, Split, Task
 from sweepd.tasks.lis import LIS
 from sweepd.trial import gpu
-from sweepd.trial.runs import StepRow
 from sweepd.trial.training import AHEAD, Batches, Training
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -51,11 +50,6 @@ def started(
     train = Train(**{"steps": 60, "batch_size": 16, "warmup": 10} | settings)
     evaluation = Evaluate(check_every=25, check_samples=32, verdict_samples=64)
     return Training(task, model, train, evaluation, Stop(), 0, 1.0, device)
-
-
-def finish(training: Training) -> list[StepRow]:
-    """All rows to the end, without their times."""
-    return [untimed(row) for row in training.advance() if row is not None]
 
 
 def weights(training: Training) -> list[Tensor]:

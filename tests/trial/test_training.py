@@ -17,7 +17,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from over import result_of, score_of, untimed
+from over import finish, result_of, score_of, untimed
 from torch.nn import functional as F
 
 from sweepd.grid.registry import Entry, find, shipped
@@ -36,7 +36,7 @@ from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
 from sweepd.trial.generators import seed_torch
-from sweepd.trial.runs import Result, StepRow
+from sweepd.trial.runs import Result
 from sweepd.trial.training import LOG_EVERY, AdamW, Stream, Training, generator, lr_factor
 
 TASK = LIS(n=4, value_range=8)
@@ -60,24 +60,13 @@ def started(
     return Training(task, architecture, train, evaluate, stop or Stop(), seed, 1.0, "cpu")
 
 
-def finish(training: Training) -> list[StepRow]:
-    """All rows to the end, without their times."""
-    return [untimed(row) for row in training.advance() if row is not None]
-
-
 LISTED: list[Task] = [
-    LIS(n=4, value_range=8),
-    LIS(n=4, value_range=8, cot=False),
-    EditDistance(n=3, shorter=1),
-    LocalEditDistance(n=3, shorter=1),
-    Arithmetic(operators=2),
-    Equation(unknowns=2),
-    FixedMemory(longest=4, length=12),
-    FixedMemory(longest=4, values="reals", length=12),
-    AdaptiveMemory(longest=8, length=12),
-    AdaptiveMemory(longest=8, values="reals", length=12),
+    LIS(n=4, value_range=8), LIS(n=4, value_range=8, cot=False), EditDistance(n=3, shorter=1),
+    LocalEditDistance(n=3, shorter=1), Arithmetic(operators=2), Equation(unknowns=2),
+    FixedMemory(longest=4, length=12), FixedMemory(longest=4, values="reals", length=12),
+    AdaptiveMemory(longest=8, length=12), AdaptiveMemory(longest=8, values="reals", length=12),
     SparseMemory(length=12),
-]
+]  # fmt: skip
 KINDS: list[Any] = [find("task", entry.name, Path()) for entry in shipped("task")]
 EVERY_TASK = [*LISTED, *(kind() for kind in KINDS if kind not in set(map(type, LISTED)))]
 SETTING = {"d": 8, "layers": 1, "heads": 2, "dropout": 0.2}

@@ -36,16 +36,9 @@ TOOLS = ("pytest", "pytest-xdist", "hypothesis", "moto[s3]", "flask", "flask-cor
 NO_TORCH = "torch ; python_version < '3'"
 CONSTRAINTS, OVERRIDE = "constraints.txt", "override.txt"
 PARTS = (
-    "tests/query",
-    "tests/store",
-    "tests/grid",
-    "tests/tasks",
-    "tests/figures",
-    "tests/trackers",
-    "tests/cluster",
-    "tests/cli/test_output.py",
-    "tests/test_ray_private.py",
-)
+    "tests/query", "tests/store", "tests/grid", "tests/tasks", "tests/figures", "tests/trackers",
+    "tests/cluster", "tests/cli/test_output.py", "tests/test_ray_private.py",
+)  # fmt: skip
 """What uses DuckDB and fsspec, pyarrow and obstore, pydantic and PyYAML, numba and NumPy, Altair
 and vl-convert, clients of trackers, Ray's launcher and the clouds' libraries, typer and rich."""
 QUICKER = "test_tune_is_imported_without_tables_and_finds_them_where_it_needs_them"

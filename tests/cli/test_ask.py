@@ -102,6 +102,18 @@ def test_a_best_rate_at_the_edge_of_its_range_is_named(printed: Callable[..., li
     assert header.endswith("seeds' acc at edge") and row.endswith("lr")
 
 
+def test_what_was_not_tried_is_told_in_each_form(tmp_path: Path) -> None:
+    fake, results = FakeStore(), str(tmp_path / "results")
+    trials = [planned(d=d) for d in (8, 16)]
+    fake.add_sweep("s", trials, base=str(tmp_path), accepted_for=as_present())
+    fake.end(trials[1], "completed", 0.95)
+    fake.save(results)
+    for form, is_noted in (("--sweep=s", False), ("--wide", True), ("--json", True)):
+        told = sweepd("query", "min d where acc > 0.9", form, "--results", results, exits=0)
+        assert ("untried: 1 of 2 cells" in told.err) is is_noted
+        assert ("in 1 of 2 cells" in told.out) is not is_noted
+
+
 def test_ctrl_c_ends_a_question_as_it_ends_everything(tmp_path: Path) -> None:
     """DuckDB makes an error of its own of the signal."""
     address = str(tmp_path / "results")

@@ -1,6 +1,6 @@
 """The first minutes of a new user: `init`, `--version`, the help in groups with an example of each
 command, completion in the shell, and `query` without a question.
-Covers `cli/completion.py` and `query/askable.py`."""
+Covers `cli/completion.py` and `query/answers.py`."""
 
 import json
 import shlex

@@ -4,7 +4,7 @@ compared with that of fits of simulated grids. Some grids cannot tell an exponen
 import pytest
 from simulated import simulated
 
-from sweepd.query.precision import half_width, precision_notes
+from sweepd.query.laws import half_width, precision_notes
 
 
 @pytest.mark.parametrize(

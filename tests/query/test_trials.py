@@ -5,8 +5,7 @@ from typing import Any
 
 from fake_store import FakeStore, now, planned
 
-from sweepd.query.database import Views, connect
-from sweepd.query.trials import curves, trials_of
+from sweepd.query.database import Views, connect, curves, trials_of
 
 
 def recorded(*histories: tuple[dict[str, Any], list[int], str | None]) -> Views:

@@ -22,6 +22,7 @@ from sweepd.cli.output import (
 )
 from sweepd.errors import UserError
 from sweepd.replacing import replacing
+from sweepd.statuses import UNTRIED
 
 if TYPE_CHECKING:
     from sweepd.query.readable import StyledLine, Tone
@@ -50,8 +51,7 @@ def query(
     max EXPR [by …] [where …]: the greatest value of EXPR in each group.
     Exits with 1 if the answer has no row.
     """
-    from sweepd.query.answers import ask
-    from sweepd.query.askable import askable
+    from sweepd.query.answers import ask, askable
     from sweepd.query.readable import lines, rows_for_people
     from sweepd.query.selection import codes
 
@@ -65,13 +65,13 @@ def query(
             say(command("query", example, results=store.address))
         return
     answer = ask(store, question, code=counted, sweeps=sweep, seeds=seeds)
-    say_left_out(answer.damaged, answer.notes)
-    if form != "table":
-        emit(answer.columns, answer.rows, form)
-    elif answer.summary and answer.rows and not wide:
+    if form == "table" and answer.summary and answer.rows and not wide:
+        # Its last line says how many cells were tried.
+        say_left_out(answer.damaged, (n for n in answer.notes if not n.startswith(UNTRIED)))
         show(lines(answer, width()))
     else:
-        emit(*rows_for_people(answer))
+        say_left_out(answer.damaged, answer.notes)
+        emit(*rows_for_people(answer) if form == "table" else (answer.columns, answer.rows), form)
     if not answer.rows:
         raise typer.Exit(1)
 

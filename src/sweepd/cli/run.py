@@ -334,7 +334,7 @@ def _estimate(
 ) -> Estimate:
     """Returns what is left of a grid that is not to be run now. Where the store cannot be reached
     from here nothing counts as done, since a plan needs neither network nor credentials."""
-    from sweepd.query.precision import precision_notes
+    from sweepd.query.laws import precision_notes
     from sweepd.run.launching import estimate, per_trial, probed
     from sweepd.store.store import Store
 

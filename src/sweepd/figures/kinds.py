@@ -14,9 +14,8 @@ from sweepd.figures.panels import Asked, Draw, NothingToDraw
 from sweepd.figures.training import curves, settle
 from sweepd.listing import Row
 from sweepd.query.answers import answer
-from sweepd.query.database import Views
-from sweepd.query.trials import Curve, trials_of
-from sweepd.query.trials import curves as curves_of
+from sweepd.query.database import Curve, Views, trials_of
+from sweepd.query.database import curves as curves_of
 from sweepd.store.storage import Damaged
 
 

@@ -23,7 +23,7 @@ from sweepd.figures.panels import (
 )
 from sweepd.figures.style import Look, ordered
 from sweepd.listing import Row
-from sweepd.query.trials import Curve
+from sweepd.query.database import Curve
 
 HEIGHT = 62.0
 """The height of a panel, in points."""
@@ -42,22 +42,13 @@ def curves(
     """
     if not of:
         raise NothingToDraw("nothing to draw: no trial has recorded a check that ended")
-    colour = alt.Color(
-        "value:O",
-        scale=alt.Scale(domain=asked.values("value"), scheme="viridis"),
-        legend=alt.Legend(title=asked.name, titleOrient="left", columns=8),
-    )
+    colour = alt.Color("value:O").scale(domain=asked.values("value"), scheme="viridis")
+    colour = colour.legend(title=asked.name, titleOrient="left", columns=8)
+    x = alt.X("step:Q", title="steps").scale(zero=True)
+    x = x.axis(tickCount=3, format=",d", grid=False)
     base = alt.Chart().encode(scored(asked.score))
-    of_trials = base.encode(
-        alt.X(
-            "step:Q",
-            title="steps",
-            scale=alt.Scale(zero=True),
-            axis=alt.Axis(tickCount=3, format=",d", grid=False),
-        ),
-        colour,
-        tooltip=tooltip(trial="trial", seed="seed", value=asked.name, at="at", status="status"),
-    )
+    shown = tooltip(trial="trial", seed="seed", value=asked.name, at="at", status="status")
+    of_trials = base.encode(x, colour, tooltip=shown)
     line = of_trials.transform_filter(is_("part", "curve"))
     end = of_trials.transform_filter(is_("part", "end"))
     layers = (
@@ -103,44 +94,31 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
     models = ordered([row["model"] for row in cells])
     steps = sorted({row["steps"] for row in cells if row["steps"]})
     colour, shape = by_model(models, look, "hollow: the next smaller value")
-    dash = alt.StrokeDash(
-        "role:N", scale=alt.Scale(domain=[PASSES, DECIDES], range=[[1, 0], [2, 2]]), legend=None
-    )
-    x = alt.X(
-        "step:Q",
-        title="steps",
-        scale=alt.Scale(type="log", base=2, nice=False, padding=8),
-        axis=alt.Axis(values=steps, format="~s", labelOverlap=True, grid=False),
-    )
+    dash = alt.StrokeDash("role:N", legend=None)
+    dash = dash.scale(domain=[PASSES, DECIDES], range=[[1, 0], [2, 2]])
+    x = alt.X("step:Q", title="steps").scale(type="log", base=2, nice=False, padding=8)
+    x = x.axis(values=steps, format="~s", labelOverlap=True, grid=False)
     base = alt.Chart().encode(scored(asked.score))
     of_seeds = base.encode(x).transform_filter(is_("part", "seed"))
     line = of_seeds.mark_line(strokeWidth=0.8, opacity=0.7).encode(
         alt.Color(**colour), dash, alt.Detail(["seed:N", "at:N", "value:N"])
     )
+    fill = alt.condition(is_("role", PASSES), alt.value(1), alt.value(0))
+    shown = {"role": "role", "seed": "seed", "at": "at", "trial": "trial", "score": "score"}
     point = of_seeds.mark_point(size=20, strokeWidth=1, opacity=1, filled=False).encode(
-        alt.Stroke(**colour),
-        alt.Fill(**colour),
-        alt.Shape(**shape),
-        fillOpacity=alt.condition(is_("role", PASSES), alt.value(1), alt.value(0)),
-        tooltip=tooltip(
-            value=asked.name, role="role", seed="seed", at="at", trial="trial", score="score"
-        ),
+        *(alt.Stroke(**colour), alt.Fill(**colour), alt.Shape(**shape)),
+        fillOpacity=fill,
+        tooltip=tooltip(value=asked.name, **shown),
     )
 
     def parts(row: Row) -> Iterator[dict[str, Any]]:
         at = {name: value for name, value in json.loads(row["at"]).items() if name != "steps"}
         for trial in trials.get(row["cell"], ()):
             if trial[asked.score] is not None and row["steps"]:
-                yield {
-                    **{name: row[name] for name in ("model", "value", "cell")},
-                    "part": "seed",
-                    "role": PASSES if row["wins"] else DECIDES,
-                    "seed": trial["seed"],
-                    "at": json.dumps(at),
-                    "trial": trial["id"],
-                    "step": row["steps"],
-                    "score": trial[asked.score],
-                }
+                part = {name: row[name] for name in ("model", "value", "cell")} | {"part": "seed"}
+                part |= {"role": PASSES if row["wins"] else DECIDES, "seed": trial["seed"]}
+                part |= {"at": json.dumps(at), "trial": trial["id"]}
+                yield {**part, "step": row["steps"], "score": trial[asked.score]}
 
     return _by_size_and_model(asked, cells, parts, base, (line, point), look)
 
@@ -175,12 +153,7 @@ def _by_size_and_model(
             data[name] += [{**place, **part} for row in here for part in parts(row)]
         sizes = list(dict.fromkeys(row["size"] for row in data[name]))
         panel = alt.layer(rule, *layers, width=look.panel(len(models)), height=HEIGHT)
-        charts.append(
-            panel.facet(
-                row=alt.Row("size:N", sort=sizes, title=None),
-                column=alt.Column("model:N", sort=models, title=None),
-                data=alt.NamedData(name),
-                title=name,
-            )
-        )
+        row = alt.Row("size:N", sort=sizes, title=None)
+        column = alt.Column("model:N", sort=models, title=None)
+        charts.append(panel.facet(row=row, column=column, data=alt.NamedData(name), title=name))
     return Drawing(stacked(charts), data)

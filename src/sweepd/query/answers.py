@@ -1,4 +1,5 @@
-"""From a question to rows: `ask` parses a question, judges the cells by it and words the answer."""
+"""From a question to rows: `ask` parses a question, judges the cells by it and words the answer.
+`askable` says what can be asked of a store."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from sweepd.errors import UserError
 from sweepd.grid.options import OF_ANSWERS, Goal
 from sweepd.query import expressions
 from sweepd.query.cells import Cell, judged
-from sweepd.query.cells_sql import COSTS, MEASURED
-from sweepd.query.database import Answer, Summary, Views, connect, needed_by
+from sweepd.query.cells_sql import COSTS, MEASURED, OF_TRIALS, quoted
+from sweepd.query.database import CELLS, Answer, Summary, Views, connect, needed_by
 from sweepd.query.expressions import TRUE, Column, Compare, Constant, Node, conjunction, conjuncts
 from sweepd.query.grouping import Grouping, group
 from sweepd.query.minima import Merit
@@ -22,10 +23,12 @@ from sweepd.query.nuisance import tuned, within_budgets
 from sweepd.query.parser import Question, parse
 from sweepd.query.selection import CodeChoice, Source
 from sweepd.query.verbs import rows_of, with_cost_of_halving
-from sweepd.statuses import DONE
+from sweepd.statuses import DONE, UNTRIED
 
 MOST_VALUES = 12
 """How many values of a column a note lists, where a question asks for one that no cell has."""
+MOST_LISTED = 8
+"""How many values of one column `askable` lists at most."""
 
 
 def ask(
@@ -110,7 +113,7 @@ def answer(views: Views, text: str) -> Answer:
         grouping.group,
         about or frozenset({"acc"}),
         expressions.goal_of(condition),
-        result.cells,
+        result.find_cells,
         _summary(views, question, asked, selected) if verb == "min" else None,
     )
 
@@ -183,8 +186,8 @@ def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterat
         early = f", {sum(stopped)} of them with seeds that stopped early" if any(stopped) else ""
         yield f"unfinished: {len(tried)} of {len(cells)} cells{early}"
     untried = len(open_cells) - len(tried)
-    if untried and question.verb != "min":  # whose summary says how many cells were tried
-        yield f"untried: {untried} of {len(cells)} cells"
+    if untried:
+        yield f"{UNTRIED}: {untried} of {len(cells)} cells"
     for score in sorted(condition.scores):
         if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
             yield f"not measured: {silent} cells have completed trials without {score}"
@@ -249,3 +252,53 @@ def _summary(views: Views, question: Question, condition: str, cells: Sequence[C
         views.selection.size_fields,
         f"{trials} trials ran, in {tried} of {len(cells)} cells{spent}",
     )
+
+
+def askable(
+    source: Source, *, code: CodeChoice, sweeps: Sequence[str] | None = None
+) -> tuple[Answer, list[str]]:
+    """Returns the columns that questions may use, as an answer, and questions that they can answer.
+
+    The answer has one row for each of task, model, size and L that has a value in the store. It has
+    one for each axis with several values, and one for each score and each cost that has a value.
+    """
+    views = connect(source, code=code, sweeps=sweeps, needed=CELLS)
+    rows: list[tuple[str, str, str]] = []
+    axis = "an axis: group by it, minimise it, ask for its best value"
+    for least, name, what in (
+        *((1, name, "what was learned by what") for name in ("task", "model", "size", "L")),
+        *((2, name, axis) for name in views.axes),
+    ):
+        column = quoted(name)
+        kept = f"SELECT DISTINCT {column} FROM cells WHERE {column} IS NOT NULL ORDER BY 1"
+        values = [str(value) for (value,) in views.fetch(kept)]
+        if len(values) >= least:  # loops of users' own have no L
+            more = f" and {len(values) - MOST_LISTED} more" if len(values) > MOST_LISTED else ""
+            rows.append((name, ", ".join(values[:MOST_LISTED]) + more, what))
+    score = "a test score: put a condition on it"
+    cost = "a cost: minimise it, or put it on a frontier"
+    scores = [name for name in {**OF_TRIALS, **views.own} if name in views.raw_types]
+    for name, what in (*((n, score) for n in scores), *((n, cost) for n in COSTS)):
+        [(low, high)] = views.fetch(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM cells")
+        if low is not None:
+            rows.append((name, f"{low:.4g} … {high:.4g}", what))
+
+    # Questions that these columns can answer. The goal is that of one of the sweeps.
+    listed = [name for name, _, _ in rows]
+    infos = views.selection.infos.values()
+    goal = min((info.goal for info in infos), default="acc > 0.9")
+    sizes = views.selection.size_fields.values()
+    settings = [name for name, _, what in rows if what is axis and name not in sizes]
+    asked = [info.minimized for info in infos]
+    minimized = next((name for name in (*asked, *settings) if name in settings), None)
+    examples = []
+    if minimized:
+        along = "L" if "L" in listed else "size"
+        examples += [f"min {minimized} where {goal}", f"fit {minimized} ~ {along} where {goal}"]
+    if "flops" in listed:
+        examples += [f"min flops where {goal}", f"frontier flops, {goal.split()[0]}"]
+    if rest := [name for name in settings if name != minimized]:
+        examples.append(f"best {rest[0]} by {minimized}")
+    columns = ["column", "values", "what"]
+    by_column = [dict(zip(columns, row, strict=True)) for row in rows]
+    return Answer(columns, by_column, list(views.notes), views.damaged), examples

@@ -8,11 +8,12 @@ reaches no other file, no network and no other Python object. Nothing outlives t
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from typing import Any, NamedTuple
 
 import duckdb
@@ -38,6 +39,10 @@ _LOOKS_AROUND = re.compile(r"\b(raw|show|query|query_table|information_schema|du
 """Words of SQL with which a text can reach a view, or the tables behind it, without its name."""
 BATCH = 10_000
 """The number of rows that are in memory at once where rows are read in batches."""
+TRIAL_COLUMNS = ("id", "seed", "status", *MEASURED, "step", "seconds", "error")
+"""The columns of each trial that ended (`trials_of`)."""
+Curve = Sequence[tuple[int, float]]
+"""A learning curve, as steps and the score at each of them."""
 _OWN = frozenset({*OF_CELLS, *cells_sql.SCORES})
 """The columns of `raw.cells` that are neither axes nor columns of trials. No axis is named so."""
 
@@ -64,9 +69,7 @@ class Answer:
     An answer to a question has more than one of SQL. verb: the question's. group: the columns that
     group its rows. about: the scores that it is about: acc, loss, or metrics of users' own tasks
     and loops. goal: its condition as a goal. None unless it compares one score with a number and
-    asks nothing else. cells: what figures need to know of cells. For `min` this is what each cell
-    of the grid says (`minima.cell_rows`), for `frontier` the `cell` of each row. Empty for other
-    verbs. summary: None for any verb but `min`.
+    asks nothing else. find_cells: finds `cells`. summary: None for any verb but `min`.
     """
 
     columns: list[str]
@@ -77,8 +80,14 @@ class Answer:
     group: tuple[str, ...] = ()
     about: frozenset[str] = frozenset()
     goal: Goal | None = None
-    cells: Sequence[Mapping[str, Any]] = ()
+    find_cells: Callable[[], Iterable[Mapping[str, Any]]] = field(default=tuple, compare=False)
     summary: Summary | None = None
+
+    @cached_property
+    def cells(self) -> Sequence[Mapping[str, Any]]:
+        """What figures need to know of cells. For `min` this is what each cell of the grid says
+        (`minima.cell_rows`), for `frontier` the `cell` of each row. Empty for other verbs."""
+        return tuple(self.find_cells())
 
 
 @dataclass(frozen=True)
@@ -144,12 +153,14 @@ class Views:
         described = self.fetch(f"DESCRIBE SELECT {', '.join(expressions)} FROM cells")
         return [row[1] for row in described]
 
-    def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
-        """Yields the rows of our own SQL, up to BATCH at a time. Nothing may be asked meanwhile."""
+    def rows(self, view: str, names: Sequence[str], order: str) -> Iterator[Mapping[str, Any]]:
+        """Yields the rows of a view with these columns, of which BATCH are fetched at a time.
+        Nothing may be asked meanwhile."""
+        selected = ", ".join(map(cells_sql.quoted, names))
         with _told_plainly(whole=False), self._only_reading():
-            result = self.connection.execute(sql)
+            result = self.connection.execute(f"SELECT {selected} FROM {view} ORDER BY {order}")
             while rows := result.fetchmany(BATCH):
-                yield rows
+                yield from (dict(zip(names, row, strict=True)) for row in rows)
 
     def sql(self, text: str) -> Answer:
         """Returns the rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views. Raises
@@ -387,3 +398,49 @@ def _told_plainly(whole: bool) -> Iterator[None]:
             less = "ask for less: one sweep (--sweep), or fewer columns"
             raise EnvironmentFailure(f"{message}; {less}") from None
         raise UserError(message) from None
+
+
+def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
+    """Returns the trials of each cell that ended, by the cell's number in `raw.cells`. Each has
+    TRIAL_COLUMNS and the metrics of users' own tasks and loops. A score that is not finite is None,
+    as that of a trial that diverged may be."""
+    names = (*TRIAL_COLUMNS, *views.own)
+    columns = ", ".join(f"endings.{cells_sql.quoted(name)}" for name in names)
+    by_cell: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for cell, *values in views.fetch(
+        f"SELECT cell, {columns} FROM raw.members JOIN raw.endings USING ({views.member}) "
+        "ORDER BY cell, endings.seed"
+    ):
+        finite = (None if isinstance(v, float) and not isfinite(v) else v for v in values)
+        by_cell[cell].append(dict(zip(names, finite, strict=True)))
+    return by_cell
+
+
+def curves(views: Views, ids: Collection[str], score: str, most: int) -> Mapping[str, Curve]:
+    """Returns, by id, what was measured of these trials while they were trained: accuracies at
+    checks, losses of training batches. The curve of a trial that continued another one's checkpoint
+    begins with what that one had measured before.
+
+    A curve has at most about `most` points, evenly spread. Its last point is always included. The
+    metrics must have been read (`Views.prepare`).
+    """
+    if not ids:
+        return {}
+    wanted = ", ".join("'" + id_.replace("'", "''") + "'" for id_ in sorted(ids))
+    rows = views.fetch(
+        f"""
+        WITH RECURSIVE {cells_sql.lineage_sql(f"trials WHERE id IN ({wanted})")}, measured AS (
+            SELECT trial, step, {cells_sql.quoted(score)} AS score,
+                row_number() OVER (PARTITION BY trial ORDER BY step DESC) - 1 AS back,
+                count(*) OVER (PARTITION BY trial) AS total
+            FROM lineage JOIN metrics ON metrics.id = maker AND (until IS NULL OR step < until)
+            WHERE isfinite({cells_sql.quoted(score)})
+        )
+        SELECT trial, step, score FROM measured
+        WHERE back % ceil(total / {most})::BIGINT = 0 ORDER BY trial, step
+        """
+    )
+    by_id: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for trial, step, value in rows:
+        by_id[trial].append((step, value))
+    return by_id

@@ -18,13 +18,19 @@ Shapes: `levels` of the grid of heights, `scales` of SCALES, `errors` of ERRORS,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import e, log2
-from typing import NamedTuple
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from sweepd.grid.plan import Plan
 
 Array = npt.NDArray[np.float64]
 
@@ -305,3 +311,67 @@ def _slope(slopes: Array, density: Array) -> Law:
     below = (np.cumsum(density) - density / 2) / density.sum()
     low, middle, high = np.interp((0.025, 0.5, 0.975), below, slopes)
     return Law(float(middle), float(low), float(high), 1 - float(np.interp(0, slopes, below)))
+
+
+NOISE, ERROR = 0.3, 0.2
+"""The standard deviations, in octaves, of the scatter of trials and of the error of a size. Both
+are assumed, since no run has measured them."""
+DRAWS = 7
+TELLING, HOPE = 0.28, 0.5
+"""Half widths of an interval. Up to TELLING, exponents of 0 and ½ are told apart nine times in ten
+or more (results/inference). Above HOPE they hardly ever are."""
+
+
+def precision_notes(plan: Plan) -> Iterator[str]:
+    """Yields how exactly `fit d ~ L` will tell an exponent, before any trial of a grid has run, for
+    each task and each set of sizes and widths.
+
+    Outcomes are simulated at the grid's own sizes, widths and seeds. The true exponent is 0, and
+    the scatter is NOISE and ERROR. They are fitted as those of trials are. The median width of the
+    intervals is what to expect.
+    """
+    by_model: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
+    for trial in plan.planned:
+        if trial.L is not None and "d" in trial.axes:
+            at = (trial.L, int(str(trial.axes["d"])))
+            by_model[trial.task_name, trial.model_name].add(at)
+    lines: dict[tuple[str, tuple[int, ...], tuple[int, ...]], set[str]] = defaultdict(set)
+    for (task, model), points in by_model.items():
+        lengths, widths = (tuple(sorted({*numbers})) for numbers in zip(*points, strict=True))
+        if len(lengths) > 1 and len(widths) > 1:
+            lines[task, lengths, widths].add(model)
+    for (task, xs, of_d), models in lines.items():
+        what = f"{task} ({', '.join(sorted(models))})"
+        if len(xs) < LEAST_POINTS:
+            yield f"{what}: {len(xs)} sizes, and `fit d ~ L` needs {LEAST_POINTS}"
+            continue
+        octaves = log2(max(xs) / min(xs))
+        where = f"{what}: over {len(xs)} sizes within {octaves:.1f} octaves of L"
+        half = half_width(xs, of_d, len(plan.grid.seeds))
+        if half is None:
+            yield f"{where}, `fit d ~ L` will mostly find no exponent: widen the range of d"
+            continue
+        tells = "tells 0 from ½" if half <= TELLING else "may tell 0 from ½"
+        if half > HOPE:
+            tells = "cannot tell 0 from ½: sizes that lie further apart help most, then a finer d"
+        yield f"{where}, expect an exponent of `fit d ~ L` to ±{half:.2f}, which {tells}"
+
+
+@lru_cache
+def half_width(lengths: Sequence[int], widths: Sequence[int], seeds: int) -> float | None:
+    """Returns half the median width of the 95% interval, or None if most grids carry no fit."""
+    rng = np.random.default_rng(0)
+    halves = []
+    for _ in range(DRAWS):
+        start = rng.uniform(log2(min(widths)), log2(max(widths)))
+        points = []
+        for length in lengths:
+            level = start + ERROR * rng.normal()
+            needs = level + NOISE * rng.normal(size=(len(widths), seeds))
+            passed = (np.log2(widths)[:, None] >= needs).sum(axis=1)
+            tried = (Tried(d, int(p), seeds - int(p)) for d, p in zip(widths, passed, strict=True))
+            points.append(Point(length, tuple(tried)))
+        if not refusal(points):
+            law = fit(points)
+            halves.append((law.high - law.low) / 2)
+    return median(halves) if len(halves) > DRAWS // 2 else None

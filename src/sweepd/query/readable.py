@@ -11,7 +11,7 @@ A value says how hard the next smaller one was tried. A legend says what the mar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from sweepd.listing import GAP, Row, at_most, cell, in_lines
@@ -64,8 +64,7 @@ def rows_for_people(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
     else:
         columns = [*answer.columns[: answer.columns.index("seeds") + 1], *scores]
     columns += ["at", *(["edge"] if any(row["edge"] for row in answer.rows) else [])]
-    for_people = _row_of_min if answer.verb == "min" else _row
-    return list(dict.fromkeys(columns)), [for_people(row, answer.about) for row in answer.rows]
+    return list(dict.fromkeys(columns)), [_row(row, answer) for row in answer.rows]
 
 
 def _between(row: Row, low: str, high: str, form: str) -> str:
@@ -77,32 +76,30 @@ def _between(row: Row, low: str, high: str, form: str) -> str:
     return " … ".join("diverged" if end is None else format(end, form) for end in ends)
 
 
-def _row(row: Row, about: Iterable[str], close: bool | None = None) -> dict[str, Any]:
-    """A row for people. Columns without values are empty. close: as in the answer of `min`."""
-    acc = ""
+def _row(row: Row, answer: Answer) -> dict[str, Any]:
+    """A row for people. Columns without values are empty. One of `min` says how hard the next
+    smaller value was tried."""
+    of_min, acc = answer.verb == "min", ""
     if row["acc"] is not None:
-        beside = ["close"] if close else []
+        beside = ["close"] if of_min and row["close"] else []
         beside += [] if row["chain_acc"] is None else [f"chain {row['chain_acc']:.3f}"]
         # In a frontier, the score of a cell with seeds that stopped as solved may be higher still.
         from_below = "≥ " if row.get("solved") else ""
         acc = f"{from_below}{row['acc']:.3f}" + (f" ({', '.join(beside)})" if beside else "")
     shown = {**row, "95%": _between(row, "acc_low", "acc_high", ".3f"), "acc": acc}
     shown["at"] = "" if row["at"] == "{}" else row["at"]
-    for score in about:
+    for score in answer.about:
         form = ".3f" if score == "acc" else ".3g"
         ends = (f"{score}_seed_min", f"{score}_seed_max")
         shown[f"seeds' {score}"] = _between(row, *ends, form)
-    return shown
-
-
-def _row_of_min(row: Row, about: Iterable[str]) -> dict[str, Any]:
-    """A row of `min` for people, with how hard the next smaller value was tried."""
+    if not of_min:
+        return shown
     per_halving = ""
     if row.get("per_halving") is not None:
         low, high = row["per_halving_low"], row["per_halving_high"]
         per_halving = f"{row['per_halving']:.2g} times ({low:.2g} … {high:.2g})"
     return {
-        **_row(row, about, row["close"]),
+        **shown,
         "value": at_most(row["value"]) if row["verdict"] == "at most" else row["value"],
         "passed": f"{row['passed']} of {row['seeds']}",
         "failed with": "; ".join(filter(None, (failed_with(row), row["why"]))),

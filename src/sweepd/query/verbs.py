@@ -4,8 +4,9 @@ value that passes grows along a column. Also what a smaller width costs in train
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import e, inf, log, log2
 from typing import Any
 
@@ -35,13 +36,14 @@ minimised value costs, with the ends of the 95% interval."""
 
 @dataclass(frozen=True)
 class VerbRows:
-    """What one verb finds. deciding: the cells on which its rows depend. cells: `Answer.cells`."""
+    """What one verb finds. deciding: the cells on which its rows depend. find_cells: as in
+    `Answer`."""
 
     columns: list[str]
     rows: list[dict[str, Any]]
     deciding: list[Cell]
     notes: list[str]
-    cells: Sequence[Mapping[str, Any]] = ()
+    find_cells: Callable[[], Iterable[Mapping[str, Any]]] = tuple
 
 
 def rows_of(grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Merit) -> VerbRows:
@@ -71,7 +73,7 @@ def least(grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Mer
     answered = []
     for row, of_row in zip(rows, tried, strict=True):
         best = row.shown(merit)
-        shown = best if best and (best.outcome or best.measured) else None
+        known_best = best if best and (best.outcome or best.measured) else None
         of_best = best.scores() if best else {}
         low, high, close = of_best.get("acc_low"), of_best.get("acc_high"), None
         if low is not None and high is not None and (asked := thresholds(condition)):
@@ -89,8 +91,8 @@ def least(grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Mer
             "seeds": best.decided if best else 0,
             **of_best,
             "close": close,
-            "at": shown and grouping.at(shown),
-            "edge": shown and shown.edge,
+            "at": known_best and grouping.at(known_best),
+            "edge": known_best and known_best.edge,
             "verdict": row.verdict.kind,
         }
         answered.append({name: by_column[name] for name in columns})
@@ -98,11 +100,11 @@ def least(grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Mer
     at_the_smallest = sum(row.verdict.value == next(iter(row.by_value)) for row in rows)
     if at_the_smallest and not grouping.of_score:
         notes.append(f"smallest: in {at_the_smallest} of {len(rows)} rows no value below was tried")
-    of_cells = tuple(cell_rows(grouping, rows, merit))
-    return VerbRows(columns, answered, deciding_of(rows, merit), notes, of_cells)
+    find_cells = partial(cell_rows, grouping, rows, merit)
+    return VerbRows(columns, answered, deciding_of(rows, merit), notes, find_cells)
 
 
-def shown(
+def rows_of_picked(
     grouping: Grouping,
     first: Sequence[str],
     picked: Sequence[tuple[dict[str, Any], Cell, dict[str, Any]]],
@@ -152,8 +154,9 @@ def frontier(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRow
     if merged := grouping.merged(cells):
         notes.append(f"pooled: cells that differ in {merged}, other problems, compete")
     numbers = [{"cell": cell.row["cell"]} for _, cell, _ in unbeaten]
-    result = shown(grouping, (cost, score, *grouping.shown), unbeaten, notes, "solved")
-    return replace(result, cells=numbers)
+    first = (cost, score, *grouping.shown)
+    result = rows_of_picked(grouping, first, unbeaten, notes, "solved")
+    return replace(result, find_cells=lambda: numbers)
 
 
 def best(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
@@ -180,7 +183,7 @@ def best(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
             f"no best: in {without} groups each {axis} that was tried fails the condition "
             "or diverged"
         )
-    return shown(grouping, (axis, score, "values"), winners, notes)
+    return rows_of_picked(grouping, (axis, score, "values"), winners, notes)
 
 
 def greatest(grouping: Grouping, cells: Sequence[Cell]) -> VerbRows:
@@ -190,7 +193,8 @@ def greatest(grouping: Grouping, cells: Sequence[Cell]) -> VerbRows:
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         winner = max(members, key=lambda cell: cell.values[0])
         winners.append((where, winner, {text: winner.values[0]}))
-    return shown(grouping, (text, *grouping.shown), winners, merged_notes(grouping, cells))
+    notes = merged_notes(grouping, cells)
+    return rows_of_picked(grouping, (text, *grouping.shown), winners, notes)
 
 
 def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -119,18 +119,22 @@ def hand_over(views: Views, tracker: Tracker) -> tuple[int, tuple[Damaged, ...]]
         counts = ", ".join(f"count(DISTINCT {quoted(name)})" for name in views.trial_axes)
         [values] = views.fetch(f"SELECT {counts} FROM trials")
         varying = [name for name, count in zip(views.trial_axes, values, strict=True) if count > 1]
-    names = dict.fromkeys(["id", "sweep", "task", "model", *views.trial_axes, *COSTS, *FINAL, *own])
-    ended = {row["id"]: row for row in _rows(views, "trials", [*names, "status"], "id")}
+    about = ("task", "model", *views.trial_axes, *COSTS)
+    names = dict.fromkeys(["id", "sweep", *about, *FINAL, *own])
+    ended = {row["id"]: row for row in views.rows("trials", [*names, "status"], "id")}
     count = len(ended)
 
     def curves() -> Iterator[tuple[str, Iterable[Row]]]:
-        steps = _rows(views, "metrics", ["id", "step", *LOGGED, *own], "id, step")
+        steps = views.rows("metrics", ["id", "step", *LOGGED, *own], "id, step")
         yield from groupby(steps, key=itemgetter("id"))
         yield from [(id_, ()) for id_ in ended]  # what is left has no learning curve
 
     for id_, curve in curves():
         if row := ended.pop(id_, None):
-            run = run_of(row, varying, views.trial_axes)
+            fields = [f"{name}={row[name]}" for name in varying if row[name] is not None]
+            name = " ".join([row["task"], row["model"], *fields, f"seed={row['seed']}"])
+            settings = {name: row[name] for name in about if row.get(name) is not None}
+            run = TrackedRun(id_, name, row["sweep"], settings)
             tracker.begin(run)
             for step in curve:
                 if scores := numbers(step, (*LOGGED, *own)):
@@ -140,23 +144,7 @@ def hand_over(views: Views, tracker: Tracker) -> tuple[int, tuple[Damaged, ...]]
     return count, damaged
 
 
-def run_of(row: Row, varying: Sequence[str], axes: Sequence[str]) -> TrackedRun:
-    """Returns a trial as trackers know it. varying: the axes that are part of its name."""
-    fields = [f"{name}={row[name]}" for name in varying if row[name] is not None]
-    shown = " ".join([row["task"], row["model"], *fields, f"seed={row['seed']}"])
-    names = ("task", "model", *axes, *COSTS)
-    settings = {name: row[name] for name in names if row.get(name) is not None}
-    return TrackedRun(row["id"], shown, row["sweep"], settings)
-
-
 def numbers(row: Row, names: Iterable[str]) -> dict[str, float]:
     """Returns those of the named values that are finite numbers."""
     values = ((name, row.get(name)) for name in names)
     return {n: float(v) for n, v in values if isinstance(v, int | float) and math.isfinite(v)}
-
-
-def _rows(views: Views, view: str, names: Sequence[str], order: str) -> Iterator[Row]:
-    """Yields the rows of a view, which are fetched a few at a time."""
-    selected = ", ".join(map(quoted, names))
-    for rows in views.batches(f"SELECT {selected} FROM {view} ORDER BY {order}"):
-        yield from (dict(zip(names, row, strict=True)) for row in rows)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from invented import HOSTILE
 
 from sweepd.figures.kinds import KINDS, Questions
-from sweepd.figures.report import LEAST_POINTS, MOST_POINTS, Report, points_each
+from sweepd.figures.report import LEAST_POINTS, MOST_POINTS, points_each, report
 
 LAUNCH = {
     "number": 1,
@@ -29,15 +29,14 @@ LAUNCH = {
 }
 
 
-@pytest.fixture(scope="module")
-def report(asked: Questions) -> Report:
+def page_of(asked: Questions) -> str:
     grids = {"s": f"name: s # {HOSTILE}"}
-    return Report("Sweep s", asked, grids, [LAUNCH], ["yang2024"], "sweepd report")
+    return report("Sweep s", asked, grids, [LAUNCH], ["yang2024"], "sweepd report").decode()
 
 
 @pytest.fixture(scope="module")
-def text(report: Report) -> str:
-    return report.page().decode()
+def text(asked: Questions) -> str:
+    return page_of(asked)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +82,8 @@ def test_it_holds_each_figure_and_each_curve(text: str, asked: Questions) -> Non
         assert scores == pytest.approx([score for _, score in asked.curves[id_]], abs=1e-4)
 
 
-def test_a_part_without_an_answer_says_why(report: Report) -> None:
-    few = replace(report, asked=replace(report.asked, where="size <= 16", notes=[]))
-    said = told(few.page().decode())
+def test_a_part_without_an_answer_says_why(asked: Questions) -> None:
+    said = told(page_of(replace(asked, where="size <= 16", notes=[])))
     assert "a fit needs 3" in said and "Nothing to draw: no law" in said
 
 

@@ -98,7 +98,8 @@ def report(
     costs, where the results came from and the commands to repeat them.
     """
     from sweepd.figures.kinds import Questions
-    from sweepd.figures.report import Report, points_each
+    from sweepd.figures.report import points_each
+    from sweepd.figures.report import report as page_of
     from sweepd.query.claim_files import shipped_claims
     from sweepd.query.database import connect
     from sweepd.query.selection import codes
@@ -112,18 +113,16 @@ def report(
         views = connect(store, code=codes(code, store), sweeps=sweeps)
         [(trials,)] = views.fetch("SELECT count(*) FROM trials")
         names = sweeps or list(views.selection.infos)
-        made = Report(
-            name=f"Sweep {sweep}" if sweep else f"Results in {store.address}",
-            asked=Questions(views, where=where, of=of, points=points_each(trials)),
-            grids={name: store.load_grid(name) for name in names},
-            launches=[one for one in store.launches() if one.get("sweep") in names],
-            claims=(*shipped_claims(), *(claims or ())),
-            command=shlex.join(["sweepd", *sys.argv[1:]]),
-        )
+        asked = Questions(views, where=where, of=of, points=points_each(trials))
+        heading = f"Sweep {sweep}" if sweep else f"Results in {store.address}"
+        grids = {name: store.load_grid(name) for name in names}
+        launches = [one for one in store.launches() if one.get("sweep") in names]
+        papers = [*shipped_claims(), *(claims or ())]
+        command = shlex.join(["sweepd", *sys.argv[1:]])
         try:
-            write(out, made.page())
+            write(out, page_of(heading, asked, grids, launches, papers, command))
         finally:
-            say_left_out((*views.damaged, *made.asked.damaged), made.asked.notes)
+            say_left_out((*views.damaged, *asked.damaged), asked.notes)
         say(f"report written to {out}")
         if runs:
             time.sleep(WATCH_SECONDS)

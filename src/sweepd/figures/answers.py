@@ -63,18 +63,14 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
         known = _known(asked, members, models, along)
         drawn = [*known, *_laws(members, laws_of.get(name, ()), along)]
         rows += [{"problem": name, **row} for row in drawn]
-    x = alt.X(
-        "x:Q",
-        title=asked.size_title(along),
-        scale=alt.Scale(type="log", nice=False, padding=10),
-        axis=alt.Axis(values=asked.values(along), labelOverlap=True, grid=False),
-    )
-    y = alt.Y(
-        "y:Q",
-        title=f"least {asked.name}",
-        scale=alt.Scale(type="log", base=2, nice=False, padding=10),
-        axis=alt.Axis(values=asked.values("value"), labelOverlap=True, format="~s"),
-    )
+    tasks = {row["task"] for row in asked.answer.rows}
+    title = ", ".join(sorted({str(asked.size_fields.get(task, "size")) for task in tasks}))
+    title = "sequence length L (tokens)" if along == "L" else title
+    x = alt.X("x:Q", title=title).scale(type="log", nice=False, padding=10)
+    x = x.axis(values=asked.values(along), labelOverlap=True, grid=False)
+    y = alt.Y("y:Q", title=f"least {asked.name}")
+    y = y.scale(type="log", base=2, nice=False, padding=10)
+    y = y.axis(values=asked.values("value"), labelOverlap=True, format="~s")
     base = alt.Chart().encode(x=x, y=y)
     parts = {row["part"] for row in rows}
     colour, shape = by_model(models, look, "hollow: no forecast")
@@ -87,11 +83,8 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
 
     lines = [name for name in LINES if name in parts]
     dashes: list[Any] = [LINES[name] for name in lines]
-    dash = alt.StrokeDash(
-        "part:N",
-        scale=alt.Scale(domain=lines, range=dashes),
-        legend=alt.Legend(title=None, symbolType="stroke"),
-    )
+    dash = alt.StrokeDash("part:N").scale(domain=lines, range=dashes)
+    dash = dash.legend(title=None, symbolType="stroke")
     coloured, to = alt.Color(**colour), alt.Y2("to:Q")
     outlined: dict[str, Any] = {"strokeWidth": 1.2, "opacity": 1, "filled": False}
     layers = [
@@ -265,35 +258,23 @@ def frontier(asked: Asked, look: Look) -> Drawing:
             "choose another cost, or with --where the cells in which it is above 0"
         )
     decades = [10.0**n for n in range(floor(log10(min(costs))), ceil(log10(max(costs))) + 1)]
-    base = alt.Chart().encode(
-        alt.X(
-            "cost:Q",
-            title=asked.name,
-            scale=alt.Scale(type="log", nice=False, padding=8),
-            axis=alt.Axis(values=decades, format="~e", labelOverlap=True, grid=False),
-        ),
-        scored(score),
-        alt.Color(**colour),
-    )
+    x = alt.X("cost:Q", title=asked.name).scale(type="log", nice=False, padding=8)
+    x = x.axis(values=decades, format="~e", labelOverlap=True, grid=False)
+    base = alt.Chart().encode(x, scored(score), alt.Color(**colour))
     shown = tooltip(model="model", d="d", cost=asked.name, told="score", seeds="seeds", at="at")
     line = base.mark_line(interpolate="step-after", strokeWidth=1, opacity=0.7)
-    points = base.mark_point(filled=True, size=26, opacity=1).encode(
-        alt.Shape(**shape), tooltip=shown
-    )
-    charts, data = [], {}
+    points = base.mark_point(filled=True, size=26, opacity=1)
+    points = points.encode(alt.Shape(**shape), tooltip=shown)
+    charts: list[Any] = []
+    data: dict[str, list[dict[str, Any]]] = {}
     refuse_a_crowd(len({(row["task"], row["size"]) for row in rows}))
     for name, members in asked.problems(rows).items():
         size_name = asked.size_fields.get(members[0]["task"], "size")
-        data[name] = [
-            {
-                **{name: row.get(name) for name in ("model", "d", "seeds", "at", "cell")},
-                "cost": row[cost],
-                "score": row[score],
-                "told": f"{row[score]:.3f}",
-                "size": f"{size_name} = {row['size']}",
-            }
-            for row in members
-        ]
+        data[name] = []
+        for row in members:
+            part = {field: row.get(field) for field in ("model", "d", "seeds", "at", "cell")}
+            part |= {"cost": row[cost], "score": row[score], "told": f"{row[score]:.3f}"}
+            data[name].append({**part, "size": f"{size_name} = {row['size']}"})
         sizes = list(dict.fromkeys(row["size"] for row in data[name]))
         panel, columns = side_by_side(sizes, look)
         facet = alt.Facet("size:N", sort=sizes, title=None)

@@ -84,18 +84,10 @@ def _panels(
     width = look.panel(len(models))
     # The domains are written out, since layers with fields of their own (`to`) would order the
     # values anew.
-    x = alt.X(
-        "size:O",
-        scale=alt.Scale(domain=sizes),
-        title=asked.size_fields.get(cells[0]["task"], "size"),
-        axis=alt.Axis(labelAngle=0, labelOverlap=True, grid=False, domain=False, ticks=False),
-    )
-    y = alt.Y(
-        "value:O",
-        scale=alt.Scale(domain=values[::-1]),
-        title=asked.name,
-        axis=alt.Axis(grid=False, domain=False, ticks=False),
-    )
+    x = alt.X("size:O", title=asked.size_fields.get(cells[0]["task"], "size")).scale(domain=sizes)
+    x = x.axis(labelAngle=0, labelOverlap=True, grid=False, domain=False, ticks=False)
+    y = alt.Y("value:O", title=asked.name).scale(domain=values[::-1])
+    y = y.axis(grid=False, domain=False, ticks=False)
     base = alt.Chart().encode(x=x, y=y).properties(width=width, height=ROW_HEIGHT * len(values))
     best, middle, worst = ("#08306B", "#6BAED6", "#F7FBFF")
     scales = {
@@ -109,16 +101,11 @@ def _panels(
     shown = tooltip(**fields)
     of_cells = base.transform_filter(is_("part", "cell"))
     blank = of_cells.mark_rect(stroke=look.ink, strokeOpacity=0.15, strokeWidth=0.5, fillOpacity=0)
+    colour = alt.Color("score:Q", scale=scale).legend(title=score_name, gradientLength=80)
+    scored = of_cells.transform_filter(alt.FieldValidPredicate(field="score", valid=True))
     layers: list[alt.Chart] = [
         blank.encode(tooltip=shown),
-        of_cells.transform_filter(alt.FieldValidPredicate(field="score", valid=True))
-        .mark_rect()
-        .encode(
-            color=alt.Color(
-                "score:Q", scale=scale, legend=alt.Legend(title=score_name, gradientLength=80)
-            ),
-            tooltip=shown,
-        ),
+        scored.mark_rect().encode(color=colour, tooltip=shown),
     ]
     if width / len(sizes) >= LEAST_FOR_NUMBERS:
         letters = alt.condition(is_("letters", "white"), alt.value("white"), alt.value("black"))
@@ -127,23 +114,15 @@ def _panels(
     states = {cell["state"] for cell in cells}
     if used := [mark for state, mark in MARKS.items() if state in states]:
         names, shapes = zip(*used, strict=True)
-        scale_of_marks = alt.Scale(domain=names, range=shapes)
-        layers.append(
-            base.transform_filter(is_("part", "mark"))
-            .mark_point(size=14, stroke=look.ink, strokeWidth=0.7, opacity=0.8)
-            .encode(
-                base.encoding.x.bandPosition(0.87),
-                base.encoding.y.bandPosition(0.7),
-                alt.Shape("mark:N", scale=scale_of_marks, legend=alt.Legend(title=None)),
-            )
-        )
+        shape = alt.Shape("mark:N").scale(domain=names, range=shapes).legend(title=None)
+        place = base.encoding.x.bandPosition(0.87), base.encoding.y.bandPosition(0.7)
+        mark = base.transform_filter(is_("part", "mark"))
+        mark = mark.mark_point(size=14, stroke=look.ink, strokeWidth=0.7, opacity=0.8)
+        layers.append(mark.encode(*place, shape))
     # A layer for each kind of piece of the line. The kind's name (`flat 1`, `step 1 0`) says at
     # which edges of cells its pieces begin and end: 1 for the lower edge, 0 for the upper one.
-    dash = alt.StrokeDash(
-        "forecast:N",
-        scale=alt.Scale(domain=FORECAST, range=[[1, 0], [3, 2]]),
-        legend=alt.Legend(title="boundary", symbolType="stroke", symbolStrokeColor=LINE),
-    )
+    dash = alt.StrokeDash("forecast:N").scale(domain=FORECAST, range=[[1, 0], [3, 2]])
+    dash = dash.legend(title="boundary", symbolType="stroke", symbolStrokeColor=LINE)
     for part in sorted(line_parts):
         _, *edges = part.split()
         to: Any = alt.X2("size", bandPosition=1)

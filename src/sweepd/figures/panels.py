@@ -67,13 +67,6 @@ class Asked:
         """The name of `expression` on axes."""
         return COSTS.get(self.expression, self.expression)
 
-    def size_title(self, along: str) -> str:
-        """Returns the title of an axis along L or the size."""
-        if along == "L":
-            return "sequence length L (tokens)"
-        tasks = {row["task"] for row in self.answer.rows}
-        return ", ".join(sorted({str(self.size_fields.get(task, "size")) for task in tasks}))
-
     def values(self, column: str) -> list[Any]:
         """Returns the values of a column of the cells, by rising value."""
         return sorted({row[column] for row in self.answer.cells})
@@ -166,10 +159,8 @@ def tooltip(**fields: str) -> list[alt.Tooltip]:
 
 def scored(score: str) -> alt.Y:
     """Returns the vertical axis of a score. In the data the field of the score is named `score`."""
-    if score == "loss":
-        scale = alt.Scale(type="symlog", zero=True)
-    else:
-        scale = alt.Scale(domain=[0, 1]) if score == "acc" else alt.Scale(zero=False)
+    scales = {"acc": alt.Scale(domain=[0, 1]), "loss": alt.Scale(type="symlog", zero=True)}
+    scale = scales.get(score, alt.Scale(zero=False))
     return alt.Y("score:Q", title=SCORES.get(score, score), scale=scale)
 
 

@@ -5,8 +5,7 @@ how to repeat them."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from html import escape
@@ -41,6 +40,8 @@ LONGEST_ERROR = 600
 """The most characters of an error that the page shows. The trial's log has all of it."""
 MOST_FAILURES = 200
 """The most failed trials that the page lists."""
+Records = Sequence[Mapping[str, Any]]
+"""The records of launches as `Store.launches` returns them, the oldest first."""
 
 
 def points_each(trials: int) -> int:
@@ -49,111 +50,94 @@ def points_each(trials: int) -> int:
     return min(max(MOST_POINTS // max(trials, 1), LEAST_POINTS), ENOUGH_POINTS)
 
 
-@dataclass(frozen=True)
-class Report:
-    """What the report of some sweeps is made of."""
+def report(
+    heading: str,
+    asked: Questions,
+    grids: Mapping[str, str],
+    launches: Records,
+    papers: Sequence[str],
+    command: str,
+) -> bytes:
+    """Returns the page with the report of some sweeps. A part that has no answer says why. Raises
+    NothingToDraw if there are no least values at all.
 
-    name: str
-    """The title of the page."""
-    asked: Questions
-    grids: Mapping[str, str]
-    """The frozen grid of each sweep, by the sweep's name."""
-    launches: Sequence[Mapping[str, Any]]
-    """The records of the sweeps' launches as `Store.launches` returns them, the oldest first."""
-    claims: Sequence[str]
-    """The files of claims that the page judges, or the names of those that ship."""
-    command: str
-    """The command that makes the page."""
+    grids: the frozen grid of each sweep, by its name. launches: those of the sweeps. papers: the
+    files of claims that the page judges, or the names of those that ship. command: the one that
+    makes the page.
+    """
+    least, views = asked.least, asked.views
 
-    def page(self) -> bytes:
-        """Returns the page. A part that has no answer says why. Raises NothingToDraw if there are
-        no least values at all."""
-        least, views = self.asked.least, self.asked.views
+    # The specifications of the figures, and why others are missing. `curve` is that of the
+    # learning curves of one cell.
+    figures: dict[str, Any] = {}
+    missing = {}
+    for name, kind in KINDS.items():
+        try:
+            if name == "curves" and (trials := len(asked.curves)) > MOST_CURVES:
+                raise NothingToDraw(f"{trials} curves are too many for one figure")
+            figures[name] = specified(kind.draw(asked), ON_SCREEN, kind.shows)
+        except SweepdError as error:
+            missing[name] = str(error)
+    draw = partial(one_cell, least.score)
+    figures["curve"] = specified(draw, ON_SCREEN, "Learning curves of one cell")
 
-        # The specifications of the figures, and why others are missing. `curve` is that of the
-        # learning curves of one cell.
-        figures: dict[str, Any] = {}
-        missing = {}
-        for name, kind in KINDS.items():
-            try:
-                if name == "curves" and (trials := len(self.asked.curves)) > MOST_CURVES:
-                    raise NothingToDraw(f"{trials} curves are too many for one figure")
-                figures[name] = specified(kind.draw(self.asked), ON_SCREEN, kind.shows)
-            except SweepdError as error:
-                missing[name] = str(error)
-        draw = partial(one_cell, least.score)
-        figures["curve"] = specified(draw, ON_SCREEN, "Learning curves of one cell")
-
-        # Of each cell that has learning curves, what it is in words, and the curves of its trials.
-        curves: dict[str, Any] = {}
-        for row in least.answer.cells:
-            lines = []
-            for trial in self.asked.trials.get(row["cell"], ()):
-                if curve := self.asked.curves.get(trial["id"]):
-                    scores = [float(f"{score:.4g}") for _, score in curve]
-                    lines.append([trial["id"], trial["seed"], [step for step, _ in curve], scores])
-            if lines:
-                where = f"{row['model']} on {row['task']}, {least.where(row)}"
-                told = f"{where}, {least.expression} = {row['value']:g}"
-                curves[str(row["cell"])] = {"told": told, "trials": lines}
-
-        def laws() -> str:
-            return table(*rows_for_people(self.asked.laws.answer), self.asked.texts["fit"])
-
-        def claims() -> str:
-            columns = ("paper", "claim", "status", "evidence", "control", "decides")
-            files = [load_claims(name, views.columns) for name in self.claims]
-            rows = [row for file in files for row in judged(views, file) if row["kind"] == "claim"]
-            rows = [row for row in rows if row["status"] != "not measured"]
-            if not rows:
-                return "<p>No claim that comes with sweepd is about what was measured here.</p>"
-            return table(columns, rows, "What papers claim, judged by these results.")
-
-        def shown(kind: str) -> str:
-            if kind in figures:
-                return figure(kind, KINDS[kind].shows)
-            why = missing[kind][:1].upper() + missing[kind][1:]
-            return f'<p class="quiet">{escape(KINDS[kind].shows)} {escape(why)}.</p>'
-
-        sections: dict[str, Callable[[], str]] = {
-            "Answer": lambda: _answer(least, self.asked.texts["min"]),
-            "Figures": lambda: "".join(map(shown, KINDS)),
-            "Laws": laws,
-            "Beside the papers": claims,
-            "Failures": lambda: _failures(views),
-            "Cost": lambda: _cost(views),
-            "Where it came from": lambda: _origin(self.launches, self.grids),
-            "To repeat it": self._repeating,
-        }
-        made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        links, parts = [], []
-        for title, make in sections.items():
-            anchor = title.lower().replace(" ", "-")
-            try:
-                part = make()
-            except SweepdError as error:
-                part = f'<p class="quiet">{escape(str(error))}</p>'
-            links.append(f'<a href="#{anchor}">{title}</a>')
-            parts.append(f'<h2 id="{anchor}">{title}</h2>{part}')
-        body = [
-            f'<h1>{escape(self.name)}</h1><p class="quiet">Made by sweepd at {made}.</p>',
-            f'<nav aria-label="Parts of this page">{" ".join(links)}</nav>',
-            *parts,
-        ]
-        return page(self.name, "\n".join(body), {"figures": figures, "curves": curves})
-
-    def _repeating(self) -> str:
-        """Returns the commands that made the results, and those that ask for them."""
+    # Of each cell that has learning curves, what it is in words, and the curves of its trials.
+    curves: dict[str, Any] = {}
+    for row in least.answer.cells:
         lines = []
-        for record in self.launches:
-            if record.get("commit"):
-                lines.append(f"git checkout {record['commit']}")
-            if words := record.get("command"):
-                lines.append(shlex.join([PurePath(words[0]).name, *words[1:]]))
-        sweeps = [word for name in self.grids for word in ("--sweep", name)]
-        for text in self.asked.texts.values():
-            lines.append(shlex.join(["sweepd", "query", text, *sweeps]))
-        return commands(list(dict.fromkeys([*lines, self.command])))
+        for trial in asked.trials.get(row["cell"], ()):
+            if curve := asked.curves.get(trial["id"]):
+                scores = [float(f"{score:.4g}") for _, score in curve]
+                lines.append([trial["id"], trial["seed"], [step for step, _ in curve], scores])
+        if lines:
+            where = f"{row['model']} on {row['task']}, {least.where(row)}"
+            told = f"{where}, {least.expression} = {row['value']:g}"
+            curves[str(row["cell"])] = {"told": told, "trials": lines}
+
+    def laws() -> str:
+        return table(*rows_for_people(asked.laws.answer), asked.texts["fit"])
+
+    def claims() -> str:
+        columns = ("paper", "claim", "status", "evidence", "control", "decides")
+        files = [load_claims(name, views.columns) for name in papers]
+        rows = [row for file in files for row in judged(views, file) if row["kind"] == "claim"]
+        rows = [row for row in rows if row["status"] != "not measured"]
+        if not rows:
+            return "<p>No claim that comes with sweepd is about what was measured here.</p>"
+        return table(columns, rows, "What papers claim, judged by these results.")
+
+    def shown(kind: str) -> str:
+        if kind in figures:
+            return figure(kind, KINDS[kind].shows)
+        why = missing[kind][:1].upper() + missing[kind][1:]
+        return f'<p class="quiet">{escape(KINDS[kind].shows)} {escape(why)}.</p>'
+
+    sections: dict[str, Callable[[], str]] = {
+        "Answer": lambda: _answer(least, asked.texts["min"]),
+        "Figures": lambda: "".join(map(shown, KINDS)),
+        "Laws": laws,
+        "Beside the papers": claims,
+        "Failures": lambda: _failures(views),
+        "Cost": lambda: _cost(views),
+        "Where it came from": lambda: _origin(launches, grids),
+        "To repeat it": lambda: _repeating(launches, grids, asked, command),
+    }
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    links, parts = [], []
+    for title, make in sections.items():
+        anchor = title.lower().replace(" ", "-")
+        try:
+            part = make()
+        except SweepdError as error:
+            part = f'<p class="quiet">{escape(str(error))}</p>'
+        links.append(f'<a href="#{anchor}">{title}</a>')
+        parts.append(f'<h2 id="{anchor}">{title}</h2>{part}')
+    body = [
+        f'<h1>{escape(heading)}</h1><p class="quiet">Made by sweepd at {made}.</p>',
+        f'<nav aria-label="Parts of this page">{" ".join(links)}</nav>',
+        *parts,
+    ]
+    return page(heading, "\n".join(body), {"figures": figures, "curves": curves})
 
 
 # The answer in words
@@ -217,15 +201,10 @@ def _failures(views: Views) -> str:
     if not failed.rows:
         return "<p>No trial has failed.</p>"
     columns = [name for name in shown if name in failed.columns]
-    rows = [
-        {
-            **row,
-            "id": row["id"][:SHORT_ID],
-            "error": (row["error"] or "")[:LONGEST_ERROR],
-            "its log": f"sweepd logs {row['id'][:SHORT_ID]}",
-        }
-        for row in failed.rows
-    ]
+    rows = []
+    for row in failed.rows:
+        id_, error = row["id"][:SHORT_ID], (row["error"] or "")[:LONGEST_ERROR]
+        rows.append({**row, "id": id_, "error": error, "its log": f"sweepd logs {id_}"})
     caption = f"{failed.rows[0]['in all']} trials failed; {len(rows)} are listed."
     return table([*columns, "its log"], rows, caption)
 
@@ -243,7 +222,7 @@ def _cost(views: Views) -> str:
     return table(costs.columns, costs.rows, caption)
 
 
-def _origin(launches: Sequence[Mapping[str, Any]], grids: Mapping[str, str]) -> str:
+def _origin(launches: Records, grids: Mapping[str, str]) -> str:
     """Returns where each launch came from, and the grids."""
     parts = []
     for number, record in enumerate(launches, 1):
@@ -265,3 +244,17 @@ def _origin(launches: Sequence[Mapping[str, Any]], grids: Mapping[str, str]) -> 
         summary = f"<summary>The grid of {escape(name)}</summary>"
         parts.append(f"<details>{summary}{commands([grid])}</details>")
     return "".join(parts)
+
+
+def _repeating(launches: Records, grids: Iterable[str], asked: Questions, command: str) -> str:
+    """Returns the commands that made the results, and those that ask for them."""
+    lines = []
+    for record in launches:
+        if record.get("commit"):
+            lines.append(f"git checkout {record['commit']}")
+        if words := record.get("command"):
+            lines.append(shlex.join([PurePath(words[0]).name, *words[1:]]))
+    sweeps = [word for name in grids for word in ("--sweep", name)]
+    for text in asked.texts.values():
+        lines.append(shlex.join(["sweepd", "query", text, *sweeps]))
+    return commands(list(dict.fromkeys([*lines, command])))

@@ -33,9 +33,6 @@ their nodes."""
 DASHBOARD_PORT = 8265
 TUNNEL_SECONDS = 60.0
 POLL_SECONDS = 0.2
-HEAD_CONFIG = Path("~/ray_bootstrap_config.yaml")
-"""The file on the head of a cluster in which Ray leaves the config."""
-HEAD_POLL_SECONDS = 5.0
 RAY = (sys.executable, "-m", "ray.scripts.scripts")
 PLAIN = ("--log-style", "pretty", "--log-color", "false")
 TUNNEL = """
@@ -121,7 +118,7 @@ def machines(config: Config) -> list[Machine]:
         TAG_RAY_USER_NODE_TYPE,
     )
 
-    with _asking(config) as provider:
+    with asking(config) as provider:
         found = []
         for id_ in provider.non_terminated_nodes({}):
             tags = provider.node_tags(id_)
@@ -161,20 +158,8 @@ def tunnel(config: Config) -> Tunnel:
             time.sleep(POLL_SECONDS)
 
 
-def end_from_head(config: Config) -> None:
-    """Ends a cluster, run on its head. First ends Ray, so that it starts no more nodes, then
-    terminates all workers, then this machine."""
-    subprocess.run([*RAY, "stop"], check=True)
-    while workers := [one.id for one in machines(config) if not one.head]:
-        with _asking(config) as provider:
-            provider.terminate_nodes(workers)
-        time.sleep(HEAD_POLL_SECONDS)
-    with _asking(config) as provider:
-        provider.terminate_nodes([one.id for one in machines(config)])
-
-
 @contextmanager
-def _asking(config: Config) -> Iterator[Any]:
+def asking(config: Config) -> Iterator[Any]:
     """Yields Ray's provider of nodes. Any error in the block is raised as EnvironmentFailure, since
     a cloud's library may raise anything where the cloud, or the way to it, fails."""
     where = f"cluster {config['cluster_name']} ({config['provider']['type']})"

@@ -73,8 +73,18 @@ class AWS(Cloud):
             return
         yield Check("credentials", True, who)
         for name, one in section.items():
+            # Amazon is asked to say whether it would start such a node, and to start none.
+            asked = {key: value for key, value in one["node_config"].items() if key != "SubnetIds"}
+            if subnets := one["node_config"].get("SubnetIds"):
+                asked["SubnetId"] = subnets[0]
+            started = Check(f"node type {name}", True, "Amazon would start one")
             try:
-                yield _started(session, name, one["node_config"])
+                session.client("ec2").run_instances(**asked, MinCount=1, MaxCount=1, DryRun=True)
+            except (BotoCoreError, ClientError) as error:
+                if "DryRunOperation" not in str(error):
+                    started = Check(f"node type {name}", False, str(error))
+            yield started
+            try:
                 yield _within_quota(session, name, one["node_config"])
             except (BotoCoreError, ClientError) as error:
                 yield Check(f"quota of {name}", True, f"not known: {error}")
@@ -91,21 +101,6 @@ class AWS(Cloud):
 
 def _is_spot(node_config: Mapping[str, Any]) -> bool:
     return bool(node_config.get("InstanceMarketOptions", {}).get("MarketType") == "spot")
-
-
-def _started(session: Any, name: str, node_config: Mapping[str, Any]) -> Check:
-    """Returns whether Amazon would start such a node. It is asked to say so and to start none."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    asked = {key: value for key, value in node_config.items() if key != "SubnetIds"}
-    if subnets := node_config.get("SubnetIds"):
-        asked["SubnetId"] = subnets[0]
-    try:
-        session.client("ec2").run_instances(**asked, MinCount=1, MaxCount=1, DryRun=True)
-    except (BotoCoreError, ClientError) as error:
-        if "DryRunOperation" not in str(error):
-            return Check(f"node type {name}", False, str(error))
-    return Check(f"node type {name}", True, "Amazon would start one")
 
 
 def _within_quota(session: Any, name: str, node_config: Mapping[str, Any]) -> Check:

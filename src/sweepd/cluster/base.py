@@ -99,10 +99,8 @@ class ClusterFile(BaseModel, ABC):
         able.sort(key=lambda one: one.price / one.held(per_trial))
         low, high = self.starting
         dollars = []
-        for order, seconds in (
-            (able, seconds_low + low),
-            (able[::-1], seconds_high + high + self.idle_seconds()),
-        ):
+        longest = seconds_high + high + self.idle_seconds()
+        for order, seconds in ((able, seconds_low + low), (able[::-1], longest)):
             an_hour = sum(one.least * one.price for one in types if one not in able)
             left = at_once
             for one in order:
@@ -211,14 +209,8 @@ class Local(ClusterFile):
         return self.nodes
 
     def placement(self, per_trial: Resources) -> Placement:
-        return Placement(
-            per_trial,
-            self.ray,
-            self.nodes,
-            self.start_seconds,
-            self.max_dollars or math.inf,
-            self.max_hours or math.inf,
-        )
+        dollars, hours = self.max_dollars or math.inf, self.max_hours or math.inf
+        return Placement(per_trial, self.ray, self.nodes, self.start_seconds, dollars, hours)
 
     def slots(self, per_trial: Resources) -> int:
         if self.nodes or self.ray:

@@ -153,19 +153,14 @@ def _image(ask: Ask, name: str, image: str, cards: bool) -> Check:
     if "error" in found:
         return Check(f"image of {name}", False, _reason(found))
     state = found.get("deprecated", {}).get("state", "")
+    ok, told = False, " has no driver for cards: take one of deeplearning-platform-release"
     if state in ("OBSOLETE", "DELETED"):
-        return Check(f"image of {name}", False, f"{found['name']} is {state}: name another one")
-    if cards and BARE.match(path):
-        return Check(
-            f"image of {name}",
-            False,
-            f"{found['name']} has no driver for cards: take one of deeplearning-platform-release",
-        )
-    driver = re.search(r"nvidia-(\d+)", found["name"])
-    told = f", NVIDIA's driver {driver[1]}" if driver else ""
-    if cards and not driver:
-        told = "; whether it has NVIDIA's driver, its name does not say"
-    return Check(f"image of {name}", True, found["name"] + told)
+        told = f" is {state}: name another one"
+    elif not (cards and BARE.match(path)):
+        ok, told = True, "; whether it has NVIDIA's driver, its name does not say" if cards else ""
+        if driver := re.search(r"nvidia-(\d+)", found["name"]):
+            told = f", NVIDIA's driver {driver[1]}"
+    return Check(f"image of {name}", ok, found["name"] + told)
 
 
 def _within_quota(

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import secrets
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -33,7 +34,7 @@ def connect(address: str, token: str | None = None) -> JobSubmissionClient:
     """
     # Ray would let RAY_ADDRESS, which may be set for another cluster, override the argument.
     os.environ["RAY_API_SERVER_ADDRESS"] = address
-    with _failing(address):
+    with failing(address):
         from ray.job_submission import JobSubmissionClient
 
         logging.disable(logging.INFO)  # Ray notes what it uploads
@@ -42,41 +43,7 @@ def connect(address: str, token: str | None = None) -> JobSubmissionClient:
         )
 
 
-def find(client: JobSubmissionClient, sweep: str, results: str) -> str | None:
-    """Returns the job that drives a sweep now, or None if there is none."""
-    with _failing(client.get_address()):
-        return next((name for name, *of in _drivers(client) if of == [sweep, results]), None)
-
-
-def submit(client: JobSubmissionClient, work: Work, entrypoint: str) -> str:
-    """Sends the folder and starts a job in it. Returns the job's name."""
-    with _failing(client.get_address()):
-        return client.submit_job(
-            entrypoint=entrypoint,
-            runtime_env={"working_dir": str(work.folder), "env_vars": STOPPING},
-            metadata={"sweep": work.sweep, "results": work.results},
-            submission_id=f"sweepd-{work.sweep}-{secrets.token_hex(4)}",
-        )
-
-
-def status(client: JobSubmissionClient) -> list[dict[str, Any]]:
-    """Returns the nodes of the cluster and the drivers that run there, as rows."""
-    with _failing(client.get_address()):
-        from ray.util.state import StateApiClient
-        from ray.util.state.common import ListApiOptions, StateResource
-
-        asking = StateApiClient(client.get_address(), headers=dict(client._headers))
-        alive = ListApiOptions(filters=[("state", "=", "ALIVE")])
-        nodes: list[Any] = asking.list(StateResource.NODES, alive, raise_on_missing_output=False)
-        drivers = _drivers(client)
-    kinds = {True: "head", False: "worker"}
-    return [
-        *({"what": "node", "name": n.node_ip, "type": kinds[n.is_head_node]} for n in nodes),
-        *({"what": "job", "name": name, "type": sweep} for name, sweep, _ in drivers),
-    ]
-
-
-def _drivers(client: JobSubmissionClient) -> Iterator[tuple[str, str, str]]:
+def drivers(client: JobSubmissionClient) -> Iterator[tuple[str, str, str]]:
     """Yields the name, the sweep and the results of each of sweepd's jobs that has not ended."""
     for job in client.list_jobs():
         of = job.metadata or {}
@@ -84,32 +51,8 @@ def _drivers(client: JobSubmissionClient) -> Iterator[tuple[str, str, str]]:
             yield job.submission_id, of["sweep"], of["results"]
 
 
-def follow(client: JobSubmissionClient, job: str, note: Note) -> int:
-    """Tells `note` what a job prints until it ends. Returns its exit code."""
-    shown = 0
-
-    async def tail() -> None:
-        nonlocal shown
-        seen = 0
-        async for text in client.tail_job_logs(job):
-            fresh = text[max(0, shown - seen) :]  # a new connection sends the log from its start
-            seen += len(text)
-            shown = max(shown, seen)
-            for line in fresh.splitlines():
-                note(line)
-
-    with _failing(f"{client.get_address()} (job {job} goes on; the same launch follows it)"):
-        while True:
-            asyncio.run(tail())
-            ended = client.get_job_info(job)
-            if ended.driver_exit_code is not None:
-                return ended.driver_exit_code
-            if ended.status.is_terminal():
-                raise EnvironmentFailure(f"job {job}: {ended.status}: {ended.message}")
-
-
 @contextmanager
-def _failing(address: str) -> Iterator[None]:
+def failing(address: str) -> Iterator[None]:
     """Raises the errors of Ray and of the network in the block as EnvironmentFailure."""
     from aiohttp import ClientError
     from ray.exceptions import RayError
@@ -121,7 +64,70 @@ def _failing(address: str) -> Iterator[None]:
         raise EnvironmentFailure(f"the Ray cluster at {address}: {error}") from error
 
 
-class Address(Remote):
+class OnRay(Remote):
+    """A cluster on whose head Ray's Jobs API runs each driver as a job."""
+
+    @abstractmethod
+    def client(self) -> JobSubmissionClient:
+        """Returns a client of the API."""
+
+    def find(self, sweep: str, results: str) -> str | None:
+        client = self.client()
+        with failing(client.get_address()):
+            return next((name for name, *of in drivers(client) if of == [sweep, results]), None)
+
+    def submit(self, work: Work, entrypoint: str) -> str:
+        """Sends the folder and starts a job in it. Returns the job's name."""
+        client = self.client()
+        with failing(client.get_address()):
+            return client.submit_job(
+                entrypoint=entrypoint,
+                runtime_env={"working_dir": str(work.folder), "env_vars": STOPPING},
+                metadata={"sweep": work.sweep, "results": work.results},
+                submission_id=f"sweepd-{work.sweep}-{secrets.token_hex(4)}",
+            )
+
+    def follow(self, job: str, note: Note) -> int:
+        client, shown = self.client(), 0
+
+        async def tail() -> None:
+            nonlocal shown
+            seen = 0
+            async for text in client.tail_job_logs(job):
+                # A new connection sends the log from its start.
+                fresh = text[max(0, shown - seen) :]
+                seen += len(text)
+                shown = max(shown, seen)
+                for line in fresh.splitlines():
+                    note(line)
+
+        with failing(f"{client.get_address()} (job {job} goes on; the same launch follows it)"):
+            while True:
+                asyncio.run(tail())
+                ended = client.get_job_info(job)
+                if ended.driver_exit_code is not None:
+                    return ended.driver_exit_code
+                if ended.status.is_terminal():
+                    raise EnvironmentFailure(f"job {job}: {ended.status}: {ended.message}")
+
+    def status(self) -> list[dict[str, Any]]:
+        client = self.client()
+        with failing(client.get_address()):
+            from ray.util.state import StateApiClient
+            from ray.util.state.common import ListApiOptions, StateResource
+
+            api = StateApiClient(client.get_address(), headers=dict(client._headers))
+            alive = ListApiOptions(filters=[("state", "=", "ALIVE")])
+            nodes: list[Any] = api.list(StateResource.NODES, alive, raise_on_missing_output=False)
+            jobs = list(drivers(client))
+        kinds = {True: "head", False: "worker"}
+        return [
+            *({"what": "node", "name": n.node_ip, "type": kinds[n.is_head_node]} for n in nodes),
+            *({"what": "job", "name": name, "type": sweep} for name, sweep, _ in jobs),
+        ]
+
+
+class Address(OnRay):
     """A running Ray cluster. If it asks for a token, Ray's own environment variables give that:
     RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."""
 
@@ -138,26 +144,20 @@ class Address(Remote):
 
     def checks(self) -> Iterator[Check]:
         try:
-            connect(self.address)
+            self.client()
             yield Check("address", True, f"a Ray cluster answers at {self.address}")
         except EnvironmentFailure as failure:
             yield Check("address", False, str(failure))
 
     def up(self, note: Note) -> None:
-        connect(self.address)
+        self.client()
         note(f"a Ray cluster answers at {self.address}")
 
-    def find(self, sweep: str, results: str) -> str | None:
-        return find(connect(self.address), sweep, results)
+    def client(self) -> JobSubmissionClient:
+        return connect(self.address)
 
     def start(self, work: Work, note: Note) -> str:
-        return submit(connect(self.address), work, work.command(self.python))
-
-    def follow(self, job: str, note: Note) -> int:
-        return follow(connect(self.address), job, note)
-
-    def status(self) -> list[dict[str, Any]]:
-        return status(connect(self.address))
+        return self.submit(work, work.command(self.python))
 
     def down(self, note: Note) -> None:
         note(f"the cluster at {self.address} is somebody else's: it is left as it is")

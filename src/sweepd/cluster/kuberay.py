@@ -132,16 +132,11 @@ class KubeRay(Batch):
                 yield ("prices", name), f"no such group{closest(name, groups)}"
 
     def types(self) -> Mapping[str, Nodes]:
-        workers = {
-            group.group_name: group.nodes(
-                group.min_replicas, group.max_replicas, self.prices.get(group.group_name, 0.0)
-            )
-            for group in self.ray.worker_group_specs
-        }
-        return {
-            "head": self.ray.head_group_spec.nodes(1, 1, self.prices.get("head", 0.0)),
-            **workers,
-        }
+        nodes = {"head": self.ray.head_group_spec.nodes(1, 1, self.prices.get("head", 0.0))}
+        for group in self.ray.worker_group_specs:
+            name, price = group.group_name, self.prices.get(group.group_name, 0.0)
+            nodes[name] = group.nodes(group.min_replicas, group.max_replicas, price)
+        return nodes
 
     def checks(self) -> Iterator[Check]:
         try:
@@ -162,9 +157,8 @@ class KubeRay(Batch):
     def find(self, sweep: str, results: str) -> str | None:
         wanted = {SWEEP: sweep, RESULTS: results}
         live = (job["metadata"] for job in self._jobs() if _stage(job) not in ENDED)
-        return next(
-            (it["name"] for it in live if wanted.items() <= it["annotations"].items()), None
-        )
+        ours = (one["name"] for one in live if wanted.items() <= one["annotations"].items())
+        return next(ours, None)
 
     def submit(self, work: Work, job: str) -> str:
         package = _zipped(work.folder)
@@ -206,7 +200,16 @@ class KubeRay(Batch):
                 if stage in ("Running", *ENDED):
                     shown = self._pass_on(job, shown, note)
                 if stage in (GONE, *ENDED):
-                    return _exit_code(job, found.get("status", {}))
+                    # Ray tells the driver's exit code in words alone.
+                    status = found.get("status", {})
+                    if status.get("jobStatus") == "SUCCEEDED":
+                        return 0
+                    said = status.get("message") or status.get("reason") or "it was deleted"
+                    if code := re.search(r"exit code (\d+)", said):
+                        return int(code[1])
+                    raise EnvironmentFailure(
+                        f"job {job}: {said}; the same launch goes on with its sweep"
+                    )
                 if stage in COMING and time.monotonic() - began > self.start_seconds:
                     why = "; ".join(self._waiting(found)) or stage
                     self._kubectl("delete", "rayjob", job)
@@ -245,30 +248,18 @@ class KubeRay(Batch):
     def status(self) -> list[dict[str, Any]]:
         jobs = self._jobs()
         clusters = [one.get("status", {}).get("rayClusterName") for one in jobs]
-        pods = self._get(
-            "pods", f"--selector=ray.io/cluster in ({','.join(filter(None, clusters))})"
-        )
-        return [
-            *(
-                {
-                    "what": "job",
-                    "name": one["metadata"]["name"],
-                    "type": one["metadata"]["annotations"][SWEEP],
-                    "state": _stage(one),
-                }
-                for one in jobs
-            ),
-            *(
-                {
-                    "what": "node",
-                    "name": pod["metadata"]["name"],
-                    "type": (group := _group(pod["metadata"]["labels"])),
-                    "state": pod["status"]["phase"],
-                    "price": self.prices.get(group, 0.0),
-                }
-                for pod in pods
-            ),
-        ]
+        of = f"--selector=ray.io/cluster in ({','.join(filter(None, clusters))})"
+        rows = []
+        for job in jobs:
+            name, sweep = job["metadata"]["name"], job["metadata"]["annotations"][SWEEP]
+            rows.append({"what": "job", "name": name, "type": sweep, "state": _stage(job)})
+        for pod in self._get("pods", of):
+            name, labels = pod["metadata"]["name"], pod["metadata"]["labels"]
+            is_head = labels["ray.io/node-type"] == "head"
+            group = "head" if is_head else labels["ray.io/group"]
+            row = {"what": "node", "name": name, "type": group, "state": pod["status"]["phase"]}
+            rows.append({**row, "price": self.prices.get(group, 0.0)})
+        return rows
 
     def down(self, note: Note) -> None:
         note(self._kubectl("delete", "rayjobs", f"--selector={LABEL}").strip())
@@ -282,7 +273,7 @@ class KubeRay(Batch):
             pod["volumes"] = [*volumes, {"name": "sweepd", "configMap": {"name": job}}]
             ours = {"name": "sweepd", "mountPath": MOUNT, "readOnly": True}
             pod["containers"][0]["volumeMounts"] = [*mounts, ours]
-        deadline = {}
+        annotations, deadline = {SWEEP: work.sweep, RESULTS: work.results}, {}
         if self.max_hours:  # the driver ends by itself before, where it and its head still live
             seconds = ceil(3600 * self.max_hours + self.start_seconds + ENDING_SECONDS)
             deadline["activeDeadlineSeconds"] = seconds
@@ -290,8 +281,7 @@ class KubeRay(Batch):
         return {
             "apiVersion": "ray.io/v1",
             "kind": "RayJob",
-            "metadata": _metadata(job)
-            | {"annotations": {SWEEP: work.sweep, RESULTS: work.results}},
+            "metadata": {**_metadata(job), "annotations": annotations},
             "spec": {
                 "entrypoint": work.command(self.python),
                 "runtimeEnvYAML": dump(runtime),
@@ -323,16 +313,13 @@ class KubeRay(Batch):
         return max(shown, count)
 
     def _create(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        text = json.dumps(manifest)
-        made: dict[str, Any] = json.loads(
-            self._kubectl("create", "--filename=-", "--output=json", text=text)
-        )
+        text = self._kubectl("create", "--filename=-", "--output=json", text=json.dumps(manifest))
+        made: dict[str, Any] = json.loads(text)
         return made
 
     def _get(self, *what: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self._kubectl("get", *what, "--output=json"))[
-            "items"
-        ]
+        text = self._kubectl("get", *what, "--output=json")
+        found: list[dict[str, Any]] = json.loads(text)["items"]
         return found
 
     def _kubectl(self, *arguments: str, text: str | None = None) -> str:
@@ -369,18 +356,3 @@ def _zipped(folder: Path) -> bytes:
 def _stage(job: Mapping[str, Any]) -> str:
     stage: str = job.get("status", {}).get("jobDeploymentStatus", "") if job else GONE
     return stage or "new"
-
-
-def _group(labels: Mapping[str, str]) -> str:
-    return "head" if labels["ray.io/node-type"] == "head" else labels["ray.io/group"]
-
-
-def _exit_code(job: str, status: Mapping[str, str]) -> int:
-    """Returns the driver's exit code, which Ray tells in words alone. Raises EnvironmentFailure
-    where these give none."""
-    if status.get("jobStatus") == "SUCCEEDED":
-        return 0
-    message = status.get("message") or status.get("reason") or "it was deleted"
-    if found := re.search(r"exit code (\d+)", message):
-        return int(found[1])
-    raise EnvironmentFailure(f"job {job}: {message}; the same launch goes on with its sweep")

@@ -11,13 +11,9 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
-from importlib.metadata import (
-    PackageNotFoundError,
-    packages_distributions,
-    requires,
-    version,
-)
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -26,9 +22,10 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import Field, PrivateAttr
 
-from sweepd.cluster import autoscaler, jobs
+from sweepd.cluster import autoscaler
 from sweepd.cluster.autoscaler import HOME
-from sweepd.cluster.base import Check, Note, Remote, Work, has
+from sweepd.cluster.base import Check, Note, Work, has
+from sweepd.cluster.jobs import OnRay, connect
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Nodes
 from sweepd.grid.yamlfile import Keys
@@ -61,7 +58,7 @@ START_SECONDS = 60.0
 """The seconds that the dashboard of a cluster that has just come up may take to answer."""
 
 
-class Launcher(Remote):
+class Launcher(OnRay):
     """A cluster file with a `ray:` section, which is what `ray up` reads. sweepd adds a folder to
     it. That holds a token, without which nobody gets in, and the versions of the packages here."""
 
@@ -125,7 +122,7 @@ class Launcher(Remote):
                 options = ["--no-restart"]  # what runs there goes on
         autoscaler.run(self.config(), note, "up", "--no-config-cache", *options)
         self._tunnel = None  # the head may be another one now
-        self._client(START_SECONDS)
+        self.client(START_SECONDS)
 
     def check_imports(self, modules: Mapping[str, Path]) -> None:
         if REQUIREMENTS not in json.dumps(self.ray):
@@ -140,9 +137,6 @@ class Launcher(Remote):
                     f"[{names[0]}]` in the cluster file"
                 )
 
-    def find(self, sweep: str, results: str) -> str | None:
-        return jobs.find(self._client(), sweep, results)
-
     def start(self, work: Work, note: Note) -> str:
         if not self._head_is_there():
             self.up(note)
@@ -155,26 +149,17 @@ class Launcher(Remote):
             leave = shlex.join([self.python, "-m", "sweepd.cluster.leaving"])
             command += f"; code=$?; (setsid {leave} >~/sweepd-leaving.log 2>&1 </dev/null &)"
             command += "; exit $code"
-        return jobs.submit(self._client(), work, command)
-
-    def follow(self, job: str, note: Note) -> int:
-        return jobs.follow(self._client(), job, note)
+        return self.submit(work, command)
 
     def status(self) -> list[dict[str, Any]]:
         types = self.types()
-        rows = [
-            {
-                "what": "node",
-                "name": one.address,
-                "type": one.type,
-                "state": one.state,
-                "price": types[one.type].price if one.type in types else None,
-            }
-            for one in autoscaler.machines(self.config())
-        ]
+        rows: list[dict[str, Any]] = []
+        for one in autoscaler.machines(self.config()):
+            row = {"what": "node", "name": one.address, "type": one.type, "state": one.state}
+            rows.append({**row, "price": types[one.type].price if one.type in types else None})
         if rows:
             try:
-                rows += [row for row in jobs.status(self._client()) if row["what"] == "job"]
+                rows += [row for row in super().status() if row["what"] == "job"]
             except EnvironmentFailure as failure:
                 rows.append({"what": "job", "state": f"not known: {failure}"})
         return rows
@@ -201,7 +186,8 @@ class Launcher(Remote):
 
     def _fill_folder(self) -> None:
         """Makes the token, unless the cluster has one, and writes down which packages its nodes
-        need. Raises UserError if the cluster is up and its token is not here."""
+        need: those installed here, unless the file asks for others. Raises UserError if the cluster
+        is up and its token is not here."""
         if not self._token.exists() and autoscaler.machines(self.config()):
             raise UserError(
                 f"cluster {self._name} is up, and its token is not in {self._token}: copy it from "
@@ -211,8 +197,17 @@ class Launcher(Remote):
         if not self._token.exists():
             self._token.touch(mode=0o600)
             self._token.write_text(secrets.token_hex(32))
-        pinned = "".join(f"{_pinned(one)}\n" for one in self._wanted())
-        (self._folder / REQUIREMENTS).write_text(pinned)
+        lines = ""
+        for wanted in self._wanted():
+            line, extras = str(wanted), f"[{','.join(sorted(wanted.extras))}]"
+            with suppress(PackageNotFoundError):
+                here = version(wanted.name)
+                if not wanted.url and wanted.specifier.contains(here, prereleases=True):
+                    # Without what follows a +, which names a build for this machine's hardware.
+                    named = wanted.name + (extras if wanted.extras else "")
+                    line = f"{named}=={Version(here).public}"
+            lines += f"{line}\n"
+        (self._folder / REQUIREMENTS).write_text(lines)
 
     def _wanted(self) -> list[Requirement]:
         """Returns what the nodes need: the packages of sweepd, and those that the file names."""
@@ -220,9 +215,8 @@ class Launcher(Remote):
         own = [one for one in own if not one.marker or one.marker.evaluate({"extra": self.extra})]
         return [*own, *map(Requirement, self.packages)]
 
-    def _client(self, patience: float = 0.0) -> JobSubmissionClient:
-        """Returns a client of Ray's Jobs API on the head. Waits up to `patience` seconds for it to
-        answer."""
+    def client(self, patience: float = 0.0) -> JobSubmissionClient:
+        """Returns a client of the API, for whose answer it waits up to `patience` seconds."""
         if not self._token.exists():
             raise EnvironmentFailure(
                 f"cluster {self._name}: its token is not in {self._token}: copy it from the "
@@ -232,7 +226,7 @@ class Launcher(Remote):
         while True:
             try:
                 self._tunnel = self._tunnel or autoscaler.tunnel(self.config())
-                return jobs.connect(self._tunnel.address, self._token.read_text())
+                return connect(self._tunnel.address, self._token.read_text())
             except EnvironmentFailure:
                 if time.monotonic() > until:
                     raise
@@ -244,24 +238,11 @@ class Launcher(Remote):
     def _silent(self) -> EnvironmentFailure | None:
         """Returns why Ray on the head does not answer, or None if it does."""
         try:
-            self._client()
+            self.client()
         except EnvironmentFailure as failure:
             self._tunnel = None
             return failure
         return None
-
-
-def _pinned(wanted: Requirement) -> str:
-    """Returns a package at the version installed here, unless the file asks for another one."""
-    extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
-    try:
-        here = version(wanted.name)
-    except PackageNotFoundError:
-        return str(wanted)
-    if wanted.url or not wanted.specifier.contains(here, prereleases=True):
-        return str(wanted)
-    # Without what follows a +, which names a build for this machine's hardware.
-    return f"{wanted.name}{extras}=={Version(here).public}"
 
 
 def _all_packages(wanted: Iterable[Requirement]) -> Iterator[str]:
@@ -377,7 +358,7 @@ class OnPrem(Launcher):
         known = autoscaler.machines(self.config())
         try:
             # Ray's provider knows of the workers only on the head, so Ray itself is asked here.
-            return jobs.status(self._client()) if known else []
+            return OnRay.status(self) if known else []
         except EnvironmentFailure:
             state = "Ray does not answer"
             return [{"what": "node", "name": one.address, "state": state} for one in known]

@@ -5,10 +5,15 @@ once. This is for when nobody does."""
 from __future__ import annotations
 
 import json
+import subprocess
 import time
+from pathlib import Path
 
 from sweepd.cluster import autoscaler, jobs
 
+HEAD_CONFIG = Path("~/ray_bootstrap_config.yaml")
+"""The file on the head of a cluster in which Ray leaves the config."""
+POLL_SECONDS = 5.0
 GRACE_SECONDS = 60.0
 """The seconds that whoever follows the sweep has to read its last lines."""
 
@@ -16,9 +21,17 @@ GRACE_SECONDS = 60.0
 def main() -> None:
     time.sleep(GRACE_SECONDS)
     client = jobs.connect(f"http://127.0.0.1:{autoscaler.DASHBOARD_PORT}")
-    if not any(row["what"] == "job" for row in jobs.status(client)):
-        config = json.loads(autoscaler.HEAD_CONFIG.expanduser().read_text())
-        autoscaler.end_from_head(config)
+    if any(jobs.drivers(client)):
+        return
+    # First Ray ends, so that it starts no more nodes, then all workers, then this machine.
+    config = json.loads(HEAD_CONFIG.expanduser().read_text())
+    subprocess.run([*autoscaler.RAY, "stop"], check=True)
+    while workers := [one.id for one in autoscaler.machines(config) if not one.head]:
+        with autoscaler.asking(config) as provider:
+            provider.terminate_nodes(workers)
+        time.sleep(POLL_SECONDS)
+    with autoscaler.asking(config) as provider:
+        provider.terminate_nodes([one.id for one in autoscaler.machines(config)])
 
 
 if __name__ == "__main__":

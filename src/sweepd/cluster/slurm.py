@@ -185,16 +185,12 @@ class Slurm(Batch):
                 time.sleep(POLL_SECONDS)
 
     def status(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "what": "job",
-                "name": job,
-                "type": self._work(job).get("sweep"),
-                "state": state,
-                "price": 0.0 if state == PENDING else nodes * self.price,
-            }
-            for job, (state, nodes) in self._live().items()
-        ]
+        rows = []
+        for job, (state, nodes) in self._live().items():
+            price = 0.0 if state == PENDING else nodes * self.price
+            row = {"what": "job", "name": job, "type": self._work(job).get("sweep")}
+            rows.append({**row, "state": state, "price": price})
+        return rows
 
     def down(self, note: Note) -> None:
         for job, (state, _) in self._live().items():
@@ -248,13 +244,14 @@ class Slurm(Batch):
             "signal": "B:USR1@180",
             **self.sbatch,
         }
-        said = (f"={shlex.quote(str(v))}" if v is not True else "" for v in options.values())
+        lines = []
+        for name, value in options.items():
+            said = "" if value is True else f"={shlex.quote(str(value))}"
+            lines.append(f"#SBATCH --{name}{said}")
         command, sweepd = work.command(self.python), (self.python, "-m", "sweepd")
         which = (work.sweep, "--results", work.results)
         return SCRIPT.format(
-            options="\n".join(
-                f"#SBATCH --{name}{v}" for name, v in zip(options, said, strict=True)
-            ),
+            options="\n".join(lines),
             setup=self.setup,
             python=shlex.quote(self.python),
             folder=folder,

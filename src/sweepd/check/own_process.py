@@ -55,6 +55,7 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
     the next in its process.
     """
     new: dict[str, Case] = {}
+    right: dict[str, Case] = {}
     for case in cases_of(grid):
         used: list[Class] = [("loop", case.where)]
         if case.kind != "loop":
@@ -76,15 +77,10 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
             setting if case.extent == "largest" else None,
         ]
         digest = hashlib.sha256(canonical(asked).encode()).hexdigest()[:20]
-        if store.was_inspected(digest):
-            continue
-        if cache.recall(f"inspected/{digest}") is None:
-            new[digest] = case
-        else:
-            store.note_inspected(digest, {"kind": case.kind, "class": case.where})
+        if not store.was_inspected(digest):
+            (new if cache.recall(f"inspected/{digest}") is None else right)[digest] = case
     findings = inspected(list(new.values()), grid.base, say)
     refused: list[str] = []
-    right: list[str] = []
     notes: list[str] = []
     for (digest, case), of_case in zip(new.items(), findings, strict=True):
         wrong = [finding for finding in of_case if not finding.ok]
@@ -97,13 +93,13 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
             why = ": ".join(filter(None, (wrong[0].place, wrong[0].detail)))
             notes.append(f"{case.where} could not be inspected: {why}; its trials will show")
         elif of_case and not wrong:
-            right.append(digest)
+            right[digest] = case
     if refused:
         raise UserError("\n".join(refused))
     for note in notes:
         say(note)
-    for digest in right:
-        store.note_inspected(digest, {"kind": new[digest].kind, "class": new[digest].where})
+    for digest, case in right.items():
+        store.note_inspected(digest, {"kind": case.kind, "class": case.where})
         cache.keep(f"inspected/{digest}", b"")
 
 

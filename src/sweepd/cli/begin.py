@@ -23,15 +23,13 @@ from sweepd.cli.options import AsJson, Results, Settings
 from sweepd.cli.output import Form, command, emit, form_of, results_address, say, show, width
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.limits import LARGEST_INT
-from sweepd.listing import in_lines
+from sweepd.listing import PROSE, in_lines
 
 if TYPE_CHECKING:
     from sweepd.grid.registry import Entry
     from sweepd.query.readable import StyledLine
     from sweepd.store.storage import Damaged
 
-PROSE = 100
-"""The length of lines of text off a terminal, in characters."""
 MOST_EXAMPLES = 100_000
 """They are in memory together."""
 TASK, MODELS = "lis", ("standard", "linear")
@@ -152,15 +150,10 @@ def flops(
         "{state} bytes of decoding state, {train_bytes:,.0f} bytes to train on {batch_size} rows "
         "at once".format(**totals, state=state)
     )
-    rows = [
-        {
-            "name": part.name,
-            "flops": f"{part.flops:,}",
-            "flops_weights": f"{part.flops_weights:,}",
-            "how": "counted" if part.counted else "stated",
-        }
-        for part in found.parts
-    ]
+    rows = []
+    for part in found.parts:
+        counts = {"flops": f"{part.flops:,}", "flops_weights": f"{part.flops_weights:,}"}
+        rows.append({"name": part.name, **counts, "how": "counted" if part.counted else "stated"})
     total = {"flops": f"{found.flops:,}", "flops_weights": f"{found.flops_weights:,}"}
     emit(["name", "flops", "flops_weights", "how"], [*rows, {"name": "total", **total}])
 

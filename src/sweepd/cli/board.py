@@ -126,18 +126,12 @@ class Board:
             seen = values.setdefault((row["task"], row["model"]), defaultdict(set))
             for name, value in settings:
                 seen[name].add(value)
-            spots[row["id"]] = Spot(
-                row["id"],
-                row["task"],
-                row["model"],
-                row["size"],
-                dict(settings).get(info.minimized),
-                row["seed"],
-                settings,
-                steps=int(row.get("steps") or 0),
-                train_flops=float(row["train_flops"] or 0.0),
-                in_reserve=bool(row.get("on_demand")) or row["seed"] in extra,
-            )
+            place = row["id"], row["task"], row["model"], row["size"]
+            value, steps = dict(settings).get(info.minimized), int(row.get("steps") or 0)
+            flops = float(row["train_flops"] or 0.0)
+            in_reserve = bool(row.get("on_demand")) or row["seed"] in extra
+            trial = Spot(*place, value, row["seed"], settings, steps, flops, in_reserve)
+            spots[row["id"]] = trial
         varying = {
             pair: frozenset(name for name, found in seen.items() if len(found) > 1)
             for pair, seen in values.items()

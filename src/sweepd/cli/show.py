@@ -64,16 +64,9 @@ def _rows(record: TrialRecord, other: TrialRecord | None, repeat: str) -> Iterat
         about = ["id", "sweep", "status", "code", "seed", *(["lengths"] if of.lengths else [])]
         trial: dict[str, Any] = {name: getattr(of, name) for name in about}
         checks = {f"step {row['step']}": row["acc"] for row in of.checks()}
-        groups = {
-            "trial": {**trial, **of.outcome},
-            **of.settings,
-            "check": checks,
-            "source": of.sources,
-        }
-        groups["grid"] = {"": of.grid}
-        return {
-            (part, name): value for part, group in groups.items() for name, value in group.items()
-        }
+        groups = {"trial": {**trial, **of.outcome}, **of.settings, "check": checks}
+        groups |= {"source": of.sources, "grid": {"": of.grid}}
+        return {(part, name): group[name] for part, group in groups.items() for name in group}
 
     mine, theirs = parts(record), parts(other) if other else {}
     for part, name in {**mine, **theirs}:

@@ -3,7 +3,7 @@ driver may need."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 
@@ -48,8 +48,31 @@ def find(store: Store, older_than_seconds: float) -> list[Garbage]:
             below = f"{table.layout.name}/"
             files += [("replaced", below, file) for file in table.replaced(written_until)]
         files += [("leftover", "", file) for file in store.folder.asides()]
+
+        # By trunk, the most steps of its planned trials that are still to run: states from which
+        # one of them may train on are left. Where a plan does not say how many, they are infinite.
         in_use = set(running.table["trunk"].to_pylist())
-        files += [(kind, "checkpoints/", file) for kind, file in _checkpoints(store, in_use)]
+        status_of, plans = statuses(store.read_trials().table), store.read_plans().table
+        no_steps = [None] * len(plans)
+        steps = plans["steps"].to_pylist() if "steps" in plans.column_names else no_steps
+        longest: dict[str, float] = {}
+        columns = plans["id"].to_pylist(), plans["trunk"].to_pylist(), steps
+        for id_, trunk, wanted in zip(*columns, strict=True):
+            if status_of.get(id_) not in DONE:
+                most = inf if wanted is None else wanted
+                longest[trunk] = max(most, longest.get(trunk, 0))
+        for file in store.folder.files("checkpoints"):
+            trunk, _, name = file.name.partition("/")
+            checkpoint = Checkpoint.parse(name)
+            if not checkpoint or trunk in in_use:
+                continue
+            status = status_of.get(checkpoint.trial)
+            if checkpoint.kept and checkpoint.step < longest.get(trunk, 0):
+                continue
+            if checkpoint.kept or status == "stopped":
+                files.append(("kept", "checkpoints/", file))
+            elif status in DONE:
+                files.append(("ended", "checkpoints/", file))
         old = [one for one in files if one[2].written <= written_until]
         return [Garbage(kind, below + file.name, file.size) for kind, below, file in old]
     finally:
@@ -62,29 +85,3 @@ def delete(store: Store, garbage: Collection[Garbage], older_than_seconds: float
     doomed = [one for one in garbage if one in still]
     store.folder.delete([one.name for one in doomed])
     return doomed
-
-
-def _checkpoints(store: Store, in_use: Collection[str]) -> Iterator[tuple[str, File]]:
-    """Yields the checkpoints that may be deleted, with their kind. in_use: trunks that are run."""
-    status_of, plans = statuses(store.read_trials().table), store.read_plans().table
-    # By trunk, the most steps of its planned trials that are still to run: states from which one of
-    # them may train on are left. Where a plan does not say how many, they are infinite.
-    steps = plans["steps"].to_pylist() if "steps" in plans.column_names else [None] * len(plans)
-    longest: dict[str, float] = {}
-    columns = plans["id"].to_pylist(), plans["trunk"].to_pylist(), steps
-    for id_, trunk, wanted in zip(*columns, strict=True):
-        if status_of.get(id_) not in DONE:
-            most = inf if wanted is None else wanted
-            longest[trunk] = max(most, longest.get(trunk, 0))
-    for file in store.folder.files("checkpoints"):
-        trunk, _, name = file.name.partition("/")
-        checkpoint = Checkpoint.parse(name)
-        if not checkpoint or trunk in in_use:
-            continue
-        status = status_of.get(checkpoint.trial)
-        if checkpoint.kept and checkpoint.step < longest.get(trunk, 0):
-            continue
-        if checkpoint.kept or status == "stopped":
-            yield "kept", file
-        elif status in DONE:
-            yield "ended", file

@@ -123,7 +123,18 @@ def lacks(
         yield from _files(ours, theirs, "checkpoints", "checkpoints", damaged, trains_on)
         yield from _logs(ours.folder, theirs.folder)
 
-        lacking = _lacking(endings, mine)
+        # The endings whose key we lack, and those that count before our row of that key
+        # (`Layout.first_by`; null comes last).
+        def keyed(rows: pa.Table) -> Iterator[tuple[tuple[object, ...], Any]]:
+            *key, first = (rows[name].to_pylist() for name in (*TRIALS.key, TRIALS.first_by))
+            return zip(zip(*key, strict=True), first, strict=True)
+
+        here = dict(keyed(mine))
+        wanted = [
+            key not in here or (first is not None and (here[key] is None or first < here[key]))
+            for key, first in keyed(endings)
+        ]
+        lacking = endings.filter(column(wanted, BOOL))
         for start in range(0, lacking.num_rows, MOST_ROWS):
             part = lacking.slice(start, MOST_ROWS)
             add = partial(ours.trials.add, *ours.trials.pack(part))
@@ -162,29 +173,9 @@ def _metrics(ours: Store, theirs: Store, damaged: list[Damaged]) -> Iterator[Mer
             yield MergeStep("rows of metrics", read.rows, add)
     for batch in batches(copied):
         paths = [f"metrics/{file.name}" for file in batch]
-        bring = partial(_copy, ours.folder, theirs.folder, paths)
+        bring = partial(each, lambda name: ours.folder.put(name, theirs.folder.read(name)), paths)
         yield MergeStep("rows of metrics", sum(copied[file] for file in batch), bring)
     damaged += broken.values()
-
-
-def _copy(ours: Folder, theirs: Folder, names: Sequence[str]) -> None:
-    each(lambda name: ours.put(name, theirs.read(name)), names)
-
-
-def _lacking(endings: pa.Table, mine: pa.Table) -> pa.Table:
-    """Returns the endings whose key `mine` lacks, and those that count before its row of that key
-    (`Layout.first_by`; null comes last)."""
-
-    def keyed(rows: pa.Table) -> list[tuple[tuple[object, ...], Any]]:
-        *key, first = (rows[name].to_pylist() for name in (*TRIALS.key, TRIALS.first_by))
-        return list(zip(zip(*key, strict=True), first, strict=True))
-
-    there = dict(keyed(mine))
-    wanted = [
-        key not in there or (first is not None and (there[key] is None or first < there[key]))
-        for key, first in keyed(endings)
-    ]
-    return endings.filter(column(wanted, BOOL))
 
 
 def _files(

@@ -57,9 +57,8 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     else:
         if kind == UTC_TIME:
             values = [None if value is None else _microseconds(value) for value in values]
-        numbers = array(
-            "d" if kind == FLOAT else "q", (0 if value is None else value for value in values)
-        )
+        code = "d" if kind == FLOAT else "q"
+        numbers = array(code, (0 if value is None else value for value in values))
         buffers = [pa.py_buffer(numbers)]
     nulls = None if all(there) else _bits(there)
     return pa.Array.from_buffers(kind, len(values), [nulls, *buffers])
@@ -231,9 +230,8 @@ def _cast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
             columns.append(table[name])
         elif kind == TEXT and table[name].type in (BOOL, INT, FLOAT):
             values = table[name].to_pylist()
-            columns.append(
-                column([None if one is None else text_in_column(one) for one in values], TEXT)
-            )
+            texts = [None if one is None else text_in_column(one) for one in values]
+            columns.append(column(texts, TEXT))
         else:  # a float64 takes the nearest number
             columns.append(table[name].cast(kind, safe=kind != FLOAT))
     return pa.table(columns, schema=schema)
@@ -252,28 +250,17 @@ TRIALS = Layout(
     before={**_WHO, "attempt": INT, "sweep": TEXT, **_WHERE},
     after={
         "status": TEXT,
-        "acc": FLOAT,
-        "loss": FLOAT,
-        "chain_acc": FLOAT,
-        "correct": INT,
-        "chain_correct": INT,
-        "total": INT,
-        "independent": INT,
+        **dict.fromkeys(("acc", "loss", "chain_acc"), FLOAT),
+        **dict.fromkeys(("correct", "chain_correct", "total", "independent"), INT),
         "commonest": FLOAT,
-        "loss_at": TEXT,
-        "acc_at": TEXT,
-        "step": INT,
-        "tokens": INT,
+        **dict.fromkeys(("loss_at", "acc_at"), TEXT),
+        **dict.fromkeys(("step", "tokens"), INT),
         **_COST,
         "seconds": FLOAT,
-        "parent": TEXT,
-        "error": TEXT,
-        "host": TEXT,
-        "torch": TEXT,
+        **dict.fromkeys(("parent", "error", "host", "torch"), TEXT),
         "threads": INT,
         "card": TEXT,
-        "started": UTC_TIME,
-        "ended": UTC_TIME,
+        **dict.fromkeys(("started", "ended"), UTC_TIME),
     },
     key=("id", "attempt"),
     first_by="ended",
@@ -288,13 +275,9 @@ METRICS = Layout(
     "metrics",
     before={"id": TEXT, "attempt": INT, "step": INT},
     after={
-        "loss": FLOAT,
-        "acc": FLOAT,
-        "chain_acc": FLOAT,
-        "lr": FLOAT,
+        **dict.fromkeys(("loss", "acc", "chain_acc", "lr"), FLOAT),
         "tokens": INT,
-        "seconds": FLOAT,
-        "train_flops": FLOAT,
+        **dict.fromkeys(("seconds", "train_flops"), FLOAT),
     },
     key=("id", "attempt", "step"),
     first_by="seconds",

@@ -90,9 +90,8 @@ def check(
             print(about)
             for finding in members:
                 where = f"{finding.place}: " if finding.place else ""
-                print(
-                    f"  {'✓' if finding.ok else '✗'} {finding.check:<10}  {where}{finding.detail}"
-                )
+                sign = "✓" if finding.ok else "✗"
+                print(f"  {sign} {finding.check:<10}  {where}{finding.detail}")
                 if finding.statement:
                     print(f"{'':16}{finding.statement}")
     if wrong := sum(not finding.ok for finding in findings):
@@ -145,11 +144,8 @@ def _of_options(problems: Iterable[Problem], settings: list[str]) -> list[Proble
     """Returns the problems of a grid that nobody wrote. Each is that of an option, or of the
     class."""
     given = parsed(settings)
-    return [
-        replace(
-            one,
-            place=f"--set {one.keys[1]}" if len(one.keys) > 1 and one.keys[1] in given else "",
-            keys=(),
-        )
-        for one in problems
-    ]
+    found = []
+    for one in problems:
+        is_given = len(one.keys) > 1 and one.keys[1] in given
+        found.append(replace(one, place=f"--set {one.keys[1]}" if is_given else "", keys=()))
+    return found

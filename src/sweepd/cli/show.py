@@ -97,10 +97,8 @@ def _show(record: TrialRecord, repeat: str) -> None:
         shown += [] if shown[-1] is checks[-1] else [checks[-1]]
         emit(("step", "loss", *scores, "lr", "seconds"), shown)
     for name, text in record.sources.items():
-        binary = "\0" in text
-        print(
-            f"\n{name} is binary" if binary else f"\n{name}\n{textwrap.indent(text.rstrip(), '  ')}"
-        )
+        content = " is binary" if "\0" in text else f"\n{textwrap.indent(text.rstrip(), '  ')}"
+        print(f"\n{name}{content}")
     changed = f"; changed since: {', '.join(record.changed)}" if record.changed else ""
     print(f"\ncode {record.code}{changed}")
     print(f"to run it again in another results folder:\n{repeat}")

@@ -42,16 +42,11 @@ def status(
         say_left_out((*trials.damaged, *damaged, *plans.damaged))
         extra_seeds = {name: info.extra_seeds for name, info in sweeps.items()}
         running = store.driven_elsewhere(sweeps)
-        rows = [
-            {
-                "sweep": name,
-                "running": name in running,
-                "trials": counts.total(),
-                **{status: counts[status] for status in (*STATUSES, UNTRIED)},
-                "created": sweeps[name].created,
-            }
-            for name, counts in count_trials(plans.table, trials.table, extra_seeds).items()
-        ]
+        rows = []
+        for name, counts in count_trials(plans.table, trials.table, extra_seeds).items():
+            row = {"sweep": name, "running": name in running, "trials": counts.total()}
+            row |= {status: counts[status] for status in (*STATUSES, UNTRIED)}
+            rows.append({**row, "created": sweeps[name].created})
         emit(["sweep", "running", "trials", *STATUSES, UNTRIED, "created"], rows, form)
         return
 

@@ -51,19 +51,11 @@ def heatmap(asked: Asked, look: Look) -> Drawing:
             score = cell[asked.score]
             number = DIVERGED if cell["diverged"] else ""
             is_dark = score is not None and dark_from < score < dark_to
-            data[name].append(
-                {
-                    **place,
-                    "part": "cell",
-                    "score": score,
-                    "shown": number if score is None else f"{score:.2f}".removeprefix("0"),
-                    "letters": "white" if is_dark else "black",
-                    "state": cell["state"],
-                    "seeds": f"{cell['passed']} of {cell['seeds']}",
-                    "at": cell["at"],
-                    "cell": cell["cell"],
-                }
-            )
+            part = {column: cell[column] for column in ("state", "at", "cell")} | {"part": "cell"}
+            part["shown"] = number if score is None else f"{score:.2f}".removeprefix("0")
+            part["letters"] = "white" if is_dark else "black"
+            part["seeds"] = f"{cell['passed']} of {cell['seeds']}"
+            data[name].append({**place, **part, "score": score})
             if cell["state"] in MARKS:
                 data[name].append({**place, "part": "mark", "mark": MARKS[cell["state"]][0]})
         line = list(_line(rows.get(name, []), sorted({cell["value"] for cell in cells})))

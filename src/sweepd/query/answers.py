@@ -104,18 +104,10 @@ def answer(views: Views, text: str) -> Answer:
         codes = {(cell.row["task"], cell.row["model"]): cell.row["code"] for cell in cells}
         columns = [*grouping.group, "code", *columns[len(grouping.group) :]]
         rows = [{**row, "code": codes[row["task"], row["model"]]} for row in rows]
-    return Answer(
-        columns,
-        rows,
-        notes,
-        damaged,
-        verb,
-        grouping.group,
-        about or frozenset({"acc"}),
-        expressions.goal_of(condition),
-        result.find_cells,
-        _summary(views, question, asked, selected) if verb == "min" else None,
-    )
+    as_goal, about = expressions.goal_of(condition), about or frozenset({"acc"})
+    summary = _summary(views, question, asked, selected) if verb == "min" else None
+    of_question = verb, grouping.group, about, as_goal, result.find_cells, summary
+    return Answer(columns, rows, notes, damaged, *of_question)
 
 
 def _goal(views: Views) -> Goal:

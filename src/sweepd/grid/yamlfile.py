@@ -361,7 +361,7 @@ class _Reader:
 
 
 def _scalar(tag: str, text: str) -> bool | int | float | str | None:
-    """Returns a scalar of the core schema. Raises ValueError for what results could not hold."""
+    """Returns a scalar. Raises ValueError for text not of its type, or that no result can hold."""
     if tag == "str":
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise ValueError("text with half a surrogate pair")

@@ -54,6 +54,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Itera
         yield
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which a user works: commands find and leave their results there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SWEEPD_RESULTS", raising=False)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def objects() -> Objects:
     return Objects()

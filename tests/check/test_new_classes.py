@@ -85,9 +85,9 @@ def test_what_is_right_is_inspected_once(
 
 
 def test_what_is_wrong_is_refused_and_not_remembered(tmp_path: Path, store: Store) -> None:
-    for _ in range(2):
+    for sets in ((), ("task.n=4", "model.d=8")):  # a part of it, so that it takes less
         with pytest.raises(UserError) as caught:
-            inspected(tmp_path, store, build=LEAK)
+            inspected(tmp_path, store, "pass", LEAK, *sets)
         [fault] = str(caught.value).splitlines()
         assert fault.startswith(f"{tmp_path / 'mine.py'}:15: mine.py:Net is not causal: changing ")
     assert not Path(store.address, "checked").exists()

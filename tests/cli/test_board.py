@@ -174,17 +174,12 @@ def test_the_picture() -> None:
         "━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌ 47% · 2 of ~5 trials · 3.8e+07 of ~8e+07 FLOPs",
         "1.3 trials/min · 2 min left",
         f"▸ {name} lis standard n=6 d=16 seed=0 step 37/100, acc 0.40",
-        "1a2b: failed: no memory (`sweepd logs 1a2b`)",
-        "",
-        "lis standard",
-        " d    4    6",
-        " 8  (✗)    ↑",
-        "16    ✓  37%",
-        "",
+        "1a2b: failed: no memory (`sweepd logs 1a2b`)", "", "lis standard", " d    4    6",
+        " 8  (✗)    ↑", "16    ✓  37%", "",
         "d down, size across   % running, so much done   ✓ passed   ✗ failed",
         "↑ fails, as a smaller size does   (in brackets: known before this launch)",
         "Ctrl-C ends it",
-    ]
+    ]  # fmt: skip
 
 
 def test_unknown_flops_are_left_out_and_the_share_is_that_of_trials() -> None:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import yaml
-from shell import ONE_AT_A_TIME, Shell
+from shell import ONE_AT_A_TIME, SharedShell
 
 PROGRAMS = Path(__file__).parent / "programs"
 NEEDS = {"scikit-learn": find_spec("sklearn"), "binary": shutil.which("cc")}
@@ -20,7 +20,7 @@ NEEDS = {"scikit-learn": find_spec("sklearn"), "binary": shutil.which("cc")}
 
 
 def test_what_comes_out(tmp_path: Path) -> None:
-    shell, blocks, wanted = Shell(tmp_path), [], {}
+    shell, blocks, wanted = SharedShell(tmp_path), [], {}
     for folder in sorted(PROGRAMS.iterdir()):
         if NEEDS.get(folder.name, True):
             shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
@@ -42,7 +42,7 @@ def test_what_comes_out(tmp_path: Path) -> None:
     assert first.returncode == 130, told
     [cut] = shell.sql("SELECT * FROM attempts WHERE status = 'interrupted'")
     assert cut["model"] == "gpt" and 10 <= cut["step"] < 60 and cut["error"] is None
-    shell.run("launch", "grid.yaml", "--yes")
+    shell.run_alone("launch", "grid.yaml", "--yes")
     rows = shell.sql("SELECT * FROM trials ORDER BY loss")
     came_out = {
         name: [{c: row[c] for c in fields} for row, fields in zip(ours, wanted[name], strict=True)]

@@ -27,15 +27,8 @@ from sweepd.models.tmx_scale import TmxScale
 from sweepd.models.window import Window
 
 ARCHITECTURES: list[type[TransformerArchitecture]] = [
-    Standard,
-    Sparse,
-    Linear,
-    LinRpe,
-    LogRpe,
-    DotFree,
-    Tmx,
-    TmxScale,
-]
+    Standard, Sparse, Linear, LinRpe, LogRpe, DotFree, Tmx, TmxScale,
+]  # fmt: skip
 RECURRENT: list[type[TransformerArchitecture]] = [Window, Gla, Delta, Mamba2, Hybrid]
 
 LENGTHS = (87, 221, 355, 505)

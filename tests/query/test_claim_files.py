@@ -203,23 +203,19 @@ def test_fails_without_a_forecast_bound_nothing(tmp_path: Path) -> None:
     assert row["status"] == "cannot tell" and "not trained" in row["decides"] + row["evidence"]
 
 
-def test_from_the_command_line_and_from_python(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_the_command_line_and_from_python(folder: Path) -> None:
     """A real store, the file that `init --claims` writes, and one of a user's own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SWEEPD_RESULTS", raising=False)
     made = sweepd("init", "--claims")
     assert made.code == 0 and "next: sweepd compare claims.yaml" in made.err
     assert sweepd("init", "--claims").code == 2
     assert sweepd("init", "--claims", "--task", "lis").code == 2
-    (tmp_path / "grid.yaml").write_text(
+    (folder / "grid.yaml").write_text(
         "task: {name: lookup, n: [2, 3]}\ngoal: acc >= 0\n"
         "model: {name: [standard, linear], d: [4, 8], layers: 1, heads: 1}\n"
         "train: {steps: 4, batch_size: 4}\nevaluate: {verdict_samples: 16, check_samples: 8}\n"
     )
-    run(Store.create("sweepd-results"), tmp_path / "grid.yaml")
-    (tmp_path / "mine.yaml").write_text(
+    run(Store.create("sweepd-results"), folder / "grid.yaml")
+    (folder / "mine.yaml").write_text(
         "paper: mine\nclaims:\n- says: any width passes\n  ask: min d where acc >= 0\n"
         "  holds: value <= 4\n  grid: grid.yaml\n  at: {layers: 1, n: [2, 3]}\n"
     )
@@ -237,5 +233,5 @@ def test_from_the_command_line_and_from_python(
     wrong = sweepd("compare", "min.yaml")
     assert wrong.code == 2 and "did you mean mine.yaml?" in wrong.err
     assert sweepd("report", "--out", "r.html", "--claims", "mine.yaml").code == 0
-    page = (tmp_path / "r.html").read_text()
+    page = (folder / "r.html").read_text()
     assert "any width passes" in page and "supported" in page

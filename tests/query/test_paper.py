@@ -77,9 +77,7 @@ def test_what_the_store_measured_stands_beside() -> None:
 # The command line
 
 
-def test_compare_prints_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SWEEPD_RESULTS", raising=False)
+def test_compare_prints_both_parts(folder: Path) -> None:
     printed = sweepd("compare", "paper", exits=0)
     assert "nothing measured: there is no sweepd-results" in printed.err
     assert "published_gflops" in printed.out
@@ -91,7 +89,7 @@ def test_compare_prints_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert header == list(rows[0])
     assert [line[0] for line in lines] == [row["kind"] for row in rows]
     sweepd("compare", "paper", "--results", "elsewhere", exits=2)
-    Store.create(str(tmp_path / "sweepd-results"))
+    Store.create(str(folder / "sweepd-results"))
     assert sweepd("compare", "paper", "--json").rows == rows
 
 

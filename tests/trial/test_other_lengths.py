@@ -211,19 +211,14 @@ def untrained(task: Task, model: Model) -> ScoredLonger:
 @pytest.mark.parametrize(
     ("task", "factors"),
     [
-        (LIS(n=4, value_range=9), (1.5, 2.0)),
-        (LIS(n=4, value_range=8), (1.5,)),
-        (LIS(n=4, value_range=16, cot=False), (1.5, 2.0)),
-        (Arithmetic(operators=6), (1.5, 2.0)),
-        (FixedMemory(2), (1.5, 2.0)),
-        (AdaptiveMemory(2, values="reals"), (1.5, 2.0)),
-        (SparseMemory(), (1.5, 2.0)),
-        (EditDistance(n=3), ()),
-        (LocalEditDistance(n=3), ()),
+        (LIS(n=4, value_range=9), (1.5, 2.0)), (LIS(n=4, value_range=8), (1.5,)),
+        (LIS(n=4, value_range=16, cot=False), (1.5, 2.0)), (Arithmetic(operators=6), (1.5, 2.0)),
+        (FixedMemory(2), (1.5, 2.0)), (AdaptiveMemory(2, values="reals"), (1.5, 2.0)),
+        (SparseMemory(), (1.5, 2.0)), (EditDistance(n=3), ()), (LocalEditDistance(n=3), ()),
         (Equation(unknowns=2), ()),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_each_task_allows(task: Task, factors: Sequence[float]) -> None:
     run = untrained(task, Standard(**SMALL))
     for factor in (1.5, 2.0):

@@ -326,8 +326,8 @@ def test_sql_reads_nothing_but_the_views_and_writes_nothing(
 
 
 def test_nothing_is_unpickled_evaluated_or_given_to_a_shell() -> None:
-    """sweepd uses no function that could run data as code. It gives subprocesses lists of words,
-    never one text for a shell."""
+    """sweepd uses no function that could run data as code, but for what loads the user's own
+    files, as an import does. It gives subprocesses lists of words, never one text for a shell."""
     forbidden = {"eval", "exec", "compile", "__import__"}
     modules = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
     for path in SOURCE.rglob("*.py"):
@@ -338,7 +338,8 @@ def test_nothing_is_unpickled_evaluated_or_given_to_a_shell() -> None:
                 case ast.ImportFrom(module=str(module)):
                     assert module.partition(".")[0] not in modules, path
                 case ast.Call(func=ast.Name(id=name)):
-                    assert name not in forbidden, f"{path}:{node.lineno}"
+                    loads = name == "compile" and path.name == "user_files.py"
+                    assert loads or name not in forbidden, f"{path}:{node.lineno}"
                 case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)) as call:
                     where, words = f"{path}:{node.lineno}", {k.arg for k in call.keywords}
                     if (owner, name) == ("torch", "load"):

@@ -92,6 +92,4 @@ def test_ray_starts_where_the_temporary_folder_has_a_long_path(tmp_path: Path) -
         "task: {name: lookup, n: 4}\ntrain: {steps: 2}\n" + SETTINGS + f"resources: {ONE_AT_A_TIME}"
     )
     shell.run("launch", "g.yaml", "--yes")
-    assert [row["status"] for row in shell.rows("sql", "SELECT status FROM trials")] == [
-        "completed"
-    ]
+    assert shell.sql("SELECT status FROM trials") == [{"status": "completed"}]

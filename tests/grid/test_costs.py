@@ -26,16 +26,12 @@ from sweepd.trial.evaluation import loss_of
 @pytest.mark.parametrize(
     "architecture",
     [
-        Standard(d=8, layers=2, heads=2),
-        Standard(d=8, layers=1, heads=4, positions="learned"),
-        Linear(d=12, layers=2, heads=3),
-        Sparse(d=8, layers=1, heads=2),
-        Standard(d=8, layers=2, heads=2, positions="rotary"),
-        LogRpe(d=8, layers=2, heads=2),
-        DotFree(d=8, layers=2, heads=2),
-        Tmx(d=8, layers=2, heads=2),
+        Standard(d=8, layers=2, heads=2), Standard(d=8, layers=1, heads=4, positions="learned"),
+        Linear(d=12, layers=2, heads=3), Sparse(d=8, layers=1, heads=2),
+        Standard(d=8, layers=2, heads=2, positions="rotary"), LogRpe(d=8, layers=2, heads=2),
+        DotFree(d=8, layers=2, heads=2), Tmx(d=8, layers=2, heads=2),
     ],
-)
+)  # fmt: skip
 def test_counted_without_allocating_as_of_a_real_model(architecture: Standard) -> None:
     found = costs(architecture, vocab_size=11, L=20, capacity=23)
     model = architecture.build(11, 20, 23, torch.Generator())

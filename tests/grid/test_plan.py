@@ -371,12 +371,8 @@ def test_a_width_that_changes_nothing_is_warned_about(tmp_path: Path) -> None:
 def test_axes_hold_every_field_of_every_block() -> None:
     trial = only()
     written = [
-        LIS(6, 16),
-        Standard(d=8, heads=2),
-        trial.train,
-        trial.values.evaluate,
-        trial.values.stop,
-    ]
+        LIS(6, 16), Standard(d=8, heads=2), trial.train, trial.values.evaluate, trial.values.stop,
+    ]  # fmt: skip
     fields = {name for part in written for name in asdict(part)}  # type: ignore[arg-type]
     taken = fields & set(RESERVED)
     assert taken == {"tokens", "seconds", "flops"}

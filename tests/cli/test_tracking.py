@@ -9,10 +9,10 @@ from trackers.test_trackers import Recorder
 
 from sweepd.cli import tracking
 from sweepd.cli.progress import Progress
-from sweepd.cli.tracking import Tracking
 from sweepd.cluster import Local
 from sweepd.grid.spec import parse_grid
 from sweepd.run.launching import estimate, planned
+from sweepd.trackers.base import Tracking
 
 GRID = "task: {name: lis, n: 4}\nmodel: {name: standard, d: [4, 8], heads: 2}\nseeds: [0]\n"
 

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sweepd.cli.tracking import Tracking
     from sweepd.grid.trials import Trial
     from sweepd.listing import Row
     from sweepd.run.launching import Estimate
     from sweepd.search.base import Search
     from sweepd.store.storage import Damaged
     from sweepd.store.sweeps import SweepInfo
+    from sweepd.trackers.base import Tracking
 
 QUIET_SECONDS = 60.0
 """For how many seconds nothing is said, where there is no terminal, before a line says what is
@@ -303,12 +303,8 @@ class View:
             if not (row := standing.get(id_)):
                 continue
             status, before = row["status"], row["attempt"] < self.first
-            states[id_] = TrialState(
-                status,
-                row["step"] or 0,
-                row.get(self.planned.goal.metric),
-                earlier=before and status in DONE,
-            )
+            score, earlier = row.get(self.planned.goal.metric), before and status in DONE
+            states[id_] = TrialState(status, row["step"] or 0, score, earlier)
             if status == "failed" and not before:
                 failed.append((id_, f": {(row['error'] or '').partition(chr(10))[0]}"))
         active = any(state.status == RUNNING for state in states.values())

@@ -46,11 +46,7 @@ START = {
 }
 """The commands that start Ray. They are Ray's own, except that Ray would open the dashboard to the
 whole network."""
-SETUP: dict[str, list[str]] = {
-    "setup_commands": [],
-    "head_setup_commands": [],
-    "worker_setup_commands": [],
-}
+SETUP: dict[str, list[str]] = {f"{of}setup_commands": [] for of in ("", "head_", "worker_")}
 """The setup commands. They are empty, since the packages of Ray's examples are not needed."""
 REQUIREMENTS = "requirements.txt"
 """The file in the cluster's folder that says what its nodes need."""

@@ -87,25 +87,19 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
     dash = dash.legend(title=None, symbolType="stroke")
     coloured, to = alt.Color(**colour), alt.Y2("to:Q")
     outlined: dict[str, Any] = {"strokeWidth": 1.2, "opacity": 1, "filled": False}
+    arrows = []
+    for end, (path, below) in ARROWS.items():
+        arrow = of(end).mark_point(shape=path, yOffset=below, size=90, **outlined)
+        arrows.append(arrow.encode(coloured, tooltip=shown))
+    fill = alt.condition("datum.forecast", alt.value(1), alt.value(0))
+    look_of_point = alt.Stroke(**colour), alt.Fill(**colour), alt.Shape(**shape)
+    point = of("point").mark_point(size=32, **outlined)
     layers = [
         of("band").mark_area(opacity=0.12).encode(to, coloured),
         *(of(name).mark_line(strokeWidth=1).encode(coloured, dash) for name in lines),
         of("bar").mark_rule(strokeWidth=3, opacity=0.35).encode(to, coloured),
-        *(
-            of(end)
-            .mark_point(shape=path, yOffset=below, size=90, **outlined)
-            .encode(coloured, tooltip=shown)
-            for end, (path, below) in ARROWS.items()
-        ),
-        of("point")
-        .mark_point(size=32, **outlined)
-        .encode(
-            alt.Stroke(**colour),
-            alt.Fill(**colour),
-            alt.Shape(**shape),
-            fillOpacity=alt.condition("datum.forecast", alt.value(1), alt.value(0)),
-            tooltip=shown,
-        ),
+        *arrows,
+        point.encode(*look_of_point, fillOpacity=fill, tooltip=shown),
         of("contradiction").mark_text(text="!", dx=7, fontWeight="bold"),
     ]
     panel, columns = side_by_side(list(problems), look)

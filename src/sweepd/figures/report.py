@@ -151,12 +151,10 @@ def _answer(asked: Asked, text: str) -> str:
     for problem, rows in asked.problems(asked.answer.rows).items():
         items = ""
         for model in ordered([row["model"] for row in rows]):
-            needs = [
-                f"{in_symbols(asked.expression, row)} at {asked.where(row)}"
-                + ("*" if row["holds_to"] is None else "")
-                for row in rows
-                if row["model"] == model
-            ]
+            needs = []
+            for row in (row for row in rows if row["model"] == model):
+                mark = "*" if row["holds_to"] is None else ""
+                needs.append(f"{in_symbols(asked.expression, row)} at {asked.where(row)}{mark}")
             items += f"<li>{escape(model)}: {escape(', '.join(needs))}</li>"
         parts.append(f'<div class="answer"><p>{escape(problem)}</p><ul>{items}</ul></div>')
 

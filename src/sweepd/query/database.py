@@ -39,8 +39,6 @@ _LOOKS_AROUND = re.compile(r"\b(raw|show|query|query_table|information_schema|du
 """Words of SQL with which a text can reach a view, or the tables behind it, without its name."""
 BATCH = 10_000
 """The number of rows that are in memory at once where rows are read in batches."""
-TRIAL_COLUMNS = ("id", "seed", "status", *MEASURED, "step", "seconds", "error")
-"""The columns of each trial that ended (`trials_of`)."""
 Curve = Sequence[tuple[int, float]]
 """A learning curve, as steps and the score at each of them."""
 _OWN = frozenset({*OF_CELLS, *cells_sql.SCORES})
@@ -402,9 +400,9 @@ def _told_plainly(whole: bool) -> Iterator[None]:
 
 def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
     """Returns the trials of each cell that ended, by the cell's number in `raw.cells`. Each has
-    TRIAL_COLUMNS and the metrics of users' own tasks and loops. A score that is not finite is None,
-    as that of a trial that diverged may be."""
-    names = (*TRIAL_COLUMNS, *views.own)
+    its id, seed, status, scores, also of users' own tasks and loops, step, seconds and error. A
+    score that is not finite is None, as that of a trial that diverged may be."""
+    names = ("id", "seed", "status", *MEASURED, "step", "seconds", "error", *views.own)
     columns = ", ".join(f"endings.{cells_sql.quoted(name)}" for name in names)
     by_cell: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for cell, *values in views.fetch(

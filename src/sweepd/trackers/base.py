@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -22,6 +22,7 @@ from sweepd.listing import Row
 from sweepd.query.cells_sql import quoted
 
 if TYPE_CHECKING:
+    from sweepd.grid.trials import Trial
     from sweepd.query.database import Views
     from sweepd.store.storage import Damaged
 
@@ -108,6 +109,45 @@ class Forwarder:
                 self.broken = True
                 self.note(f"{self.name} failed and gets no more: {type(error).__name__}: {error}")
                 return
+
+
+class Tracking:
+    """Tells trackers of what the engine reports. label: what a run is called."""
+
+    def __init__(
+        self, trackers: Sequence[Tracker], sweep: str, label: Callable[[Trial], str]
+    ) -> None:
+        self.trackers, self.sweep, self.label = trackers, sweep, label
+        self.known: dict[str, tuple[TrackedRun, int]] = {}
+        """The runs that have begun and not ended, by the trial's id, each with its last logged
+        step."""
+
+    def running(self, trial: Trial, report: dict[str, Any]) -> None:
+        """Logs the scores of the latest check, if the trial is at a later step than before."""
+        run, before = self._begun(trial)
+        values = numbers(report, trial.metrics)
+        step = report.get("step") or 0
+        if values and step > before:
+            self.known[trial.id] = (run, step)
+            for tracker in self.trackers:
+                tracker.log(run, step, values)
+
+    def ended(self, trial: Trial, report: dict[str, Any]) -> None:
+        run, _ = self._begun(trial)
+        del self.known[trial.id]
+        for tracker in self.trackers:
+            tracker.end(run, report["status"], numbers(report, (*FINAL, *trial.metrics)))
+
+    def _begun(self, trial: Trial) -> tuple[TrackedRun, int]:
+        """Returns the run of a trial, which begins here where it is new, and its last step."""
+        if trial.id not in self.known:
+            costs = {name: getattr(trial, name) for name in COSTS if hasattr(trial, name)}
+            settings = {"task": trial.task_name, "model": trial.model_name, **trial.axes, **costs}
+            run = TrackedRun(trial.id, self.label(trial), self.sweep, settings)
+            self.known[trial.id] = (run, -1)
+            for tracker in self.trackers:
+                tracker.begin(run)
+        return self.known[trial.id]
 
 
 def hand_over(views: Views, tracker: Tracker) -> tuple[int, tuple[Damaged, ...]]:

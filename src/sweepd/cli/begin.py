@@ -265,9 +265,8 @@ def _list(entries: Sequence[Entry], form: Form) -> None:
     margin = 4 + max(map(len, defaults))
     room = (width() or PROSE) - margin
     lines: list[StyledLine] = []
-    for family, members in groupby(
-        sorted(entries, key=attrgetter("family", "name")), key=attrgetter("family")
-    ):
+    by_family = sorted(entries, key=attrgetter("family", "name"))
+    for family, members in groupby(by_family, key=attrgetter("family")):
         lines += [[], [(family, "title")]]
         for entry in members:
             begin = f"  {entry.name}"

@@ -55,9 +55,8 @@ def merge(
     say_left_out(damaged)
     emit(("what", "count"), [{"what": kind, "count": n} for kind, n in brought.items()], form)
     amount = "the above" if brought else "nothing"
-    say(
-        f"{'would be ' if dry_run else ''}brought from {theirs.address} to {ours.address}: {amount}"
-    )
+    brings = "would be brought" if dry_run else "brought"
+    say(f"{brings} from {theirs.address} to {ours.address}: {amount}")
 
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

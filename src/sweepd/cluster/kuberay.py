@@ -337,12 +337,8 @@ def _metadata(job: str) -> dict[str, Any]:
 
 def _code(job: str, package: str) -> dict[str, Any]:
     """Returns the manifest of the ConfigMap with the code."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": _metadata(job),
-        "binaryData": {PACKAGE: package},
-    }
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    return {**kind, "metadata": _metadata(job), "binaryData": {PACKAGE: package}}
 
 
 def _zipped(folder: Path) -> bytes:

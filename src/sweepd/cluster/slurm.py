@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
 
@@ -120,8 +120,11 @@ class Slurm(Batch):
                 except EnvironmentFailure as failure:  # the job goes on although it can't be seen
                     state = str(failure)
                 code = ending.read_text() if ending.exists() else ""
-                for line in _lines(log):  # read last, so that it holds all that came before
-                    note(line)
+                at = log.tell()  # read last, so that it holds all that came before
+                while (line := log.readline()).endswith("\n"):
+                    note(line[:-1])
+                    at = log.tell()
+                log.seek(at)  # a line that is not whole yet is read again
                 if code.strip():
                     if int(code) == EnvironmentFailure.exit_code:
                         note(f"see also {self._at(job)}/slurm.log")
@@ -221,12 +224,3 @@ class Slurm(Batch):
 
 def _scancel(job: str, *how: str) -> None:
     tell("scancel", f"--user={getpass.getuser()}", f"--name={job}", *how)
-
-
-def _lines(log: TextIO) -> Iterator[str]:
-    """Yields the lines of a log that are whole, and leaves the log where the next one starts."""
-    at = log.tell()
-    while (line := log.readline()).endswith("\n"):
-        yield line[:-1]
-        at = log.tell()
-    log.seek(at)

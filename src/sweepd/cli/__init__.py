@@ -1,7 +1,5 @@
 """The command line. Each command group has its own file. Only this package prints or exits."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

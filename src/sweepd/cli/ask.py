@@ -1,7 +1,5 @@
 """Questions about what is stored: query, sql, export, compare."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 

@@ -4,8 +4,6 @@ Each function returns what may stand there; Typer offers what begins with the ty
 heavy is imported, and nothing is printed. What cannot be read offers nothing.
 """
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Housekeeping: merge makes two stores one, gc deletes what is no longer needed."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated

@@ -1,7 +1,5 @@
 """The options and arguments that several commands have."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import typer

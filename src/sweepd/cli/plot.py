@@ -1,7 +1,5 @@
 """Pictures of what is stored: plot and report."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 import time

@@ -1,7 +1,5 @@
 """How sweeps stand: status and logs."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

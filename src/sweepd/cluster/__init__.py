@@ -3,8 +3,6 @@
 Each kind of cluster is a class here; `base` says what they have in common.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

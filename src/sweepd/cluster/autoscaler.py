@@ -1,8 +1,6 @@
 """Ray's cluster launcher, and its autoscaler's view of the machines. No other file speaks to them.
 A `config` is what `ray up` reads, as plain data."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

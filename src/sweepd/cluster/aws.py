@@ -1,7 +1,5 @@
 """Amazon Web Services, and what can be asked there before anything costs money."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal

@@ -1,8 +1,6 @@
 """What every cluster file says, and what sweepd asks of every kind of cluster. Two kinds are here:
 this machine, and what queues have in common to which each sweep is handed as a job."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

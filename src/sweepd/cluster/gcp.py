@@ -1,7 +1,5 @@
 """Google Cloud, and what can be asked there before anything costs money."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -2,8 +2,6 @@
 has ended there and its file says `after: down`. Whoever follows the sweep takes the cluster down at
 once. This is for when nobody does."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,8 +1,6 @@
 """The folder that travels to a cluster: sweepd's own code as it is here, the grid, the user's own
 tasks and models with all that they import beside them, and a note of where it all comes from."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import asdict

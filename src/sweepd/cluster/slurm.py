@@ -1,7 +1,5 @@
 """Slurm, where each sweep is a batch job. Ray's own `symmetric-run` starts a Ray on its nodes."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

@@ -2,8 +2,6 @@
 with what is known of it from below and from above, `exponents` the exponents of the laws that are
 fitted to it, and `frontier` the cells that no other beats on both a cost and a score."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import ceil, floor, inf, log10, sqrt

@@ -1,8 +1,6 @@
 """The figure `heatmap`, which shows the score of each cell by size and by what is minimised, and
 the line between what passed and what failed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import inf

@@ -1,7 +1,5 @@
 """The kinds of figures, what each of them asks of a store, and what it shows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial

@@ -6,8 +6,6 @@ of it is escaped. Data is embedded as JSON that no script tag can end. The page'
 Policy allows only the scripts and the style that the page was made with, by their hashes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64encode

@@ -2,8 +2,6 @@
 laws, a comparison with the paper, failures and costs. It also says where the results came from and
 how to repeat them."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """How every figure looks: its width on paper, its fonts, and the colour of each model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -2,8 +2,6 @@
 test scores against the training budget. Both have a row of panels for each problem and size, and in
 it a panel for each model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

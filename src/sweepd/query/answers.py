@@ -1,8 +1,6 @@
 """From a question to rows: `ask` parses a question, judges the cells by it and words the answer.
 `askable` says what can be asked of a store."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -12,8 +12,6 @@ the cell as a whole, by its pass rule. `raw.fresh` has the same for the fresh se
 pass, each at its largest budget that is not above the cell's. It ran `here` or with fewer steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 

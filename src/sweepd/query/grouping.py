@@ -1,7 +1,5 @@
 """How the cells of a question fall into rows."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,6 @@
 """The rows of `min`: what the cells of each group say about the least value that passes, and which
 of six verdicts that is."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

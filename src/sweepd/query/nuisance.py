@@ -6,8 +6,6 @@ better still. Where a sweep settles its answers, the steps are such an axis. A p
 stays a pass. A budget with seeds that have not ended does not change what the other budgets say.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

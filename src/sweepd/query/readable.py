@@ -9,8 +9,6 @@
 A value says how hard the next smaller one was tried. A legend says what the marks mean.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 

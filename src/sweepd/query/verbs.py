@@ -1,8 +1,6 @@
 """The rows of each verb: `min`, `frontier`, `best`, `max`, and `fit`, which says how the least
 value that passes grows along a column. Also what a smaller width costs in training."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Everybody asks here. The view `sweeps` of `sweepd.query` says how sweeps stand i
 evaluated only where a question names it. `tests/store/test_endings.py` checks that both agree.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping
 

@@ -1,8 +1,6 @@
 """Finds what may be deleted of a store. That is never a row that is nowhere else, nor what a
 driver may need."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf

@@ -12,8 +12,6 @@ clocks need not agree. Only `held_elsewhere`, in a process that holds nothing an
 nothing, has to compare its own clock with the store's.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

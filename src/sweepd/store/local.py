@@ -1,8 +1,6 @@
 """Objects as files of a local folder. A file is written aside, flushed, and renamed or linked
 into place."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

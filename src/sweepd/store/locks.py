@@ -7,8 +7,6 @@ process and never closes it, and nothing else in the process may open it. There 
 because Linux looks at all locks of a file to take one more (docs/performance.md).
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib

@@ -10,8 +10,6 @@ Each step may be the last. So launches come before the rows that they number, me
 checkpoints and the endings after them, and sweeps last.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import defaultdict

@@ -13,8 +13,6 @@ second and 80 MiB in every worker. To refuse it pandas for that one call would b
 user's own pandas Series later in the process (tried).
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ The modules above them speak of whole objects by relative name (`trials/x.parque
 know which kind of place they are in.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

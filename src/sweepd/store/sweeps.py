@@ -1,7 +1,5 @@
 """What was asked for. Each sweep has a folder with its frozen grid, its plan and `sweep.json`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

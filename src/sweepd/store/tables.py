@@ -1,8 +1,6 @@
 """Parquet files that appear whole and never change, and folders of them that are read together as
 one table. A file is read whole, scanned in parts, or checked to its end."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The trackers that there are, each through its own client, which is imported only here."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

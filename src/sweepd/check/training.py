@@ -236,19 +236,13 @@ def _unsaved(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _same(one: Any, other: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Returns whether two values hold the same, bit for bit."""
-    if one is other or id(one) in seen:
+    """Returns whether two values hold the same, bit for bit. Weights are compared elsewhere."""
+    if one is other or id(one) in seen or isinstance(one, nn.Module | nn.Parameter):
         return True
     if type(one) is not type(other):
         return False
     inside = partial(_same, seen=seen | {id(one)})
     match one:
-        case nn.Module():
-            return inside(dict(_unsaved(one)), dict(_unsaved(other))) and inside(
-                one.state_dict(), other.state_dict()
-            )
-        case torch.optim.Optimizer():
-            return inside(one.state_dict(), other.state_dict())
         case Tensor():
             return one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
         case np.ndarray():
@@ -380,9 +374,19 @@ class Tryout(Tried):
         return run
 
 
-def _kept(run: OwnLoop) -> Mapping[str, Any]:
-    """Returns by name what the object keeps that a loop's `start` has returned."""
-    return getattr(run.running, "__dict__", {})
+def _kept(run: OwnLoop) -> dict[str, Any]:
+    """Returns by name what the object keeps that a loop's `start` has returned, and of what torch
+    can save its state."""
+    kept: dict[str, Any] = {}
+    for name, value in getattr(run.running, "__dict__", {}).items():
+        match value:
+            case nn.Module():
+                kept[name] = value.state_dict(), dict(_unsaved(value))
+            case torch.optim.Optimizer():
+                kept[name] = value.state_dict()
+            case _:
+                kept[name] = value
+    return kept
 
 
 def _rows(run: OwnLoop, count: int) -> Numbers:

@@ -1,13 +1,11 @@
 """`loop:` in a grid: what its class must give, which settings go with it and which do not. Its
 trials: their fields, identity, budgets and costs. Covers `grid/metrics.py`."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sweepd.grid.plan import Plan, plan
-from sweepd.grid.registry import find
 from sweepd.grid.spec import json_schema, parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.grid.yamlfile import GridError
@@ -215,9 +213,3 @@ def test_the_schema_knows_it() -> None:
     refused = schema["oneOf"][1]["properties"]
     assert [*refused] == ["task", "model", "train", "evaluate", "lengths"]  # always in one order
     assert not any(refused.values())
-
-
-def test_a_class_is_found_as_others_are(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(LOOP)
-    assert find("loop", "mine.py:Mine", tmp_path).__name__ == "Mine"
-    assert replace(find("loop", "mine.py:Mine", tmp_path)(hidden=4), n=5).n == 5

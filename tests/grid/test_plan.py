@@ -3,7 +3,6 @@ with longer runs, duplicates, order, costs and warnings. Also tested is what is 
 a model cannot be built. Covers `grid/advice.py` and `grid/trials.py`."""
 
 import hashlib
-import pickle
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -101,12 +100,6 @@ def test_a_trial_s_row_fits_the_store() -> None:
     row = only().row()
     assert PLAN.table([{**row, "sweep": "a"}]).num_rows == 1
     assert row.keys() - PLAN.fixed.keys() == only().axes.keys()
-
-
-def test_trials_are_cheap_to_pickle() -> None:
-    trial = only()
-    assert pickle.loads(pickle.dumps(trial)) == trial
-    assert len(pickle.dumps(trial)) < 3000
 
 
 def test_results_have_no_column_that_is_not_reserved() -> None:

@@ -109,14 +109,6 @@ def test_a_user_s_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert find("task", "my_pack_a.inner:Mine", Path("/"))(kind="b").size == 40
 
 
-def test_files_beside_a_user_s_file_can_be_imported(tmp_path: Path) -> None:
-    write(tmp_path, "beside_it_a.py", "WIDTH = 7")
-    write(tmp_path, "mine.py", "from beside_it_a import WIDTH\n" + MODEL.replace("= 3", "= WIDTH"))
-    before = list(sys.path)
-    assert find("model", "mine.py:Mine", tmp_path)(d=8).window == 7
-    assert sys.path == before
-
-
 def test_a_file_with_the_name_of_a_library(tmp_path: Path) -> None:
     write(tmp_path, "mine.py", "import math\n" + MODEL)
     write(tmp_path, "math.py", "")
@@ -151,11 +143,12 @@ def test_helpers_of_one_name_in_two_folders(tmp_path: Path) -> None:
             write(tmp_path, f"{folder}/{name}", text.replace("= 0", f"= {width}"))
         for name, text in USES.items():
             write(tmp_path, f"{folder}/{name}.py", text + MODEL.replace("= 3", "= WIDTH"))
-    made = []
+    made, before = [], [*sys.path]
     for name in USES:
         for folder, width in folders.items():
             made.append(find("model", f"{folder}/{name}.py:Mine", tmp_path)(d=8))
             assert made[-1].window == width, (folder, name)
+    assert sys.path == before
     # What is pickled by reference is found in another process.
     code = "import pickle, sys, sweepd.grid.user_files\n"
     code += "print([one.window for one in pickle.load(sys.stdin.buffer)])"

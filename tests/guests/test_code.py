@@ -71,12 +71,20 @@ class Run:
     def advance(self):
         raise KeyboardInterrupt
 """
+OWN_NAMES = """
+Loop.metrics = {"acc": "up", "done": "up", "saved": "up", "checks": "down", "failure": "down"}
+
+class Run:
+    def advance(self):
+        return {"acc": 0.5, "done": 0.25, "saved": 7, "checks": 0.125, "failure": 0.75}
+"""
 GUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "elsewhere": (STARTS_OTHERS, {"status": "completed", "acc": 0.0625}),
     "ends-its-data": (ENDS_ITS_DATA, {"status": "failed", "error": r"ends-its-data.py:18: .*Stop"}),
     "exits": (EXITS, {"status": "failed", "error": "exits.py:18: SystemExit: 3"}),
     "interrupts": (INTERRUPTS, {"status": "failed", "error": r"interrupts.py:18: KeyboardInterr"}),
     "leaves": (LEAVES, {"status": "failed", "error": "leaves.py:18: GeneratorExit"}),
+    "own-names": (OWN_NAMES, {"status": "completed", "done": 0.25, "checks": 0.125}),
     "plain": (PLAIN, {"status": "completed", "acc": 0.5}),
     "starts-others": (STARTS_OTHERS, {"status": "completed", "acc": 0.25}),
     "threads": (WITH_THREADS, {"status": "completed", "acc": 0.5}),
@@ -111,6 +119,8 @@ def test_what_comes_out(tmp_path: Path) -> None:
     )
     shell.write("grid.yaml", f"loop: [{loops}]\nseeds: [0]\nretries: 0\n")
     told = shell.run("launch", "grid.yaml", "--yes", exits=1).stderr
+    # What the launch says of metrics that are called as Tune and the worker call their own.
+    assert "completed, acc 0.5, done 0.25, saved 7, checks 0.125, failure 0.75" in told
     shell = SharedShell(tmp_path)  # whatever else is asked needs no process of its own
     rows = {row["model"]: row for row in shell.sql("SELECT * FROM trials")}
     for name, (_, wanted) in GUESTS.items():

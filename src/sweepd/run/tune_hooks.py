@@ -239,7 +239,7 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
         self.moved[trial] = self.now
         if not result["done"]:
             self.unfit = 0
-            self.listener.running(ours(trial), result)
+            self.listener.running(ours(trial), result["report"])
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved.pop(trial, None)
@@ -251,21 +251,23 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
             if self.unfit == MOST_UNFIT:
                 self.fail(unfit)
             self.search.ended(ended, Outcome("interrupted"))
-        elif result["status"] is None:  # a rule gave up on it; signals end the run without this
+        elif (report := result["report"])["status"] is None:
+            # A rule gave up on it; signals end the run without this.
             self.search.ended(ended, Outcome("stopped"))
             unscored = dict.fromkeys(ended.metrics)
-            self.listener.ended(ended, {**result, **unscored, "status": "stopped"})
+            self.listener.ended(ended, {**report, **unscored, "status": "stopped"})
         else:
-            self.search.ended(ended, Outcome.of(result, self.search.plan.grid.goal.metric))
-            self.listener.ended(ended, result)
+            self.search.ended(ended, Outcome.of(report, self.search.plan.grid.goal.metric))
+            self.listener.ended(ended, report)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved.pop(trial, None)
         lost, number = ours(trial), trial.config["attempt"]
         if trial in self.hung:
+            step = trial.last_result.get("report", {}).get("step", 0)
             account = (
                 f"no step for {self.hang_seconds:g} s (hang_seconds); the last that it "
-                f"reported was {trial.last_result.get('step', 0)}: its worker was killed"
+                f"reported was {step}: its worker was killed"
             )
         else:  # the first line of Tune's account only counts failures
             written = Path(trial.error_file).read_text() if trial.error_file else ""

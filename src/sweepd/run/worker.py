@@ -179,8 +179,8 @@ class Worker(tune.Trainable):
             self.attempt = None
             return {**NOTHING, "failure": str(failure)}
         return {
-            **attempt.report(),
-            **NOTHING,  # a user's metric may have one of these names
+            **NOTHING,
+            "report": attempt.report(),  # apart: a user's metric may have any of these names
             "checks": [(check.step, check.scores.get(self.spec.metric)) for check in news],
             "saved": attempt.saved,
             "done": attempt.status is not None,

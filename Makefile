@@ -4,8 +4,8 @@
 # Each first makes the virtual environment .venv. Four more take longer:
 #   make torture      kills sweepd, cuts its power, feeds it bad input; takes about an hour
 #                     (docs/reliability.md)
-#   make clusters     runs sweeps on clusters in network namespaces of this machine; takes about an
-#                     hour and needs root, sshd, rsync, slurm-wlm, munge, debootstrap and buildah
+#   make clusters     runs sweeps on clusters in network namespaces of this machine; takes some 40
+#                     minutes and needs root, sshd, rsync, slurm-wlm, munge, debootstrap and buildah
 #                     (docs/clusters.md)
 #   make gpu          runs and measures on a card what needs one, in eight minutes (docs/gpu.md)
 #   make bench        measures parts beside the tools that they build on; takes some fifteen

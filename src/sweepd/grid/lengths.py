@@ -7,6 +7,7 @@ Whether a model can be scored there shows when `trial.other_lengths` tries.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from decimal import Decimal
@@ -44,6 +45,11 @@ def column(score: str, factor: float) -> str:
 def columns(factors: Sequence[float]) -> dict[str, float]:
     """Returns the column of each score that there can be at these factors, with its factor."""
     return {column(score, factor): factor for score in SCORED for factor in factors}
+
+
+def is_column(name: str) -> bool:
+    """Returns whether this may be the column of a score at another length."""
+    return re.fullmatch(rf"({'|'.join(SCORED)})_\d+(_\d+)?x", name) is not None
 
 
 def scores(metrics: Mapping[str, Better], factors: Sequence[float]) -> dict[str, Better]:

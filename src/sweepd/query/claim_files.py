@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
+from sweepd.grid import lengths
 from sweepd.grid.fingerprint import PACKAGE
 from sweepd.grid.options import OF_ANSWERS, OF_CELLS, RESERVED, column
 from sweepd.grid.starters import shipped_grids
@@ -174,6 +175,7 @@ def _faults(claim: Claim, base: Path, columns: Collection[str]) -> Iterator[tupl
     # A name that is no column is wrong where it is like one, or a text without quotes. Any other
     # may be of a user's own class, of which no sweep is there yet.
     real = {*columns, *RESERVED, *OF_CELLS, *COSTS, *SCORES, "d"}
+    real |= {name for _, name in named if lengths.is_column(name)}
     if all(name in real for _, name in named):
         return
     from sweepd.grid.registry import parameters, shipped

@@ -1,6 +1,9 @@
 """The ready files of clusters, filled in as a user would."""
 
+import os
 from pathlib import Path
+
+import pytest
 
 CLUSTERS = Path(__file__).parents[2] / "clusters"
 OURS = {
@@ -25,3 +28,13 @@ def written(folder: Path, kind: str, old: str = "", new: str = "") -> Path:
     path = folder / f"{kind}.yaml"
     path.write_text(text.replace(old, new) if old else text)
     return path
+
+
+def have_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts an ssh and an rsync on the PATH, which are only looked for: a machine may have none."""
+    commands = folder / "commands"
+    commands.mkdir()
+    for name in ("ssh", "rsync"):
+        (commands / name).write_text("#!/bin/sh\nexit 1\n")
+        (commands / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")

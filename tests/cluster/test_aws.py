@@ -8,7 +8,7 @@ from pathlib import Path
 
 import boto3
 import pytest
-from cluster.ready import CLUSTERS, written
+from cluster.ready import CLUSTERS, have_commands, written
 from inprocess import sweepd
 from object_store import Amazon, Services
 
@@ -26,6 +26,7 @@ def account(
 ) -> Iterator[Amazon]:
     """What the head of the ready file says has been done to an account."""
     monkeypatch.setenv("HOME", str(tmp_path))
+    have_commands(tmp_path, monkeypatch)
     proxy = Amazon(services, "us-west-2")
     proxy.lead_s3(monkeypatch)
     for service, operation, arguments in (

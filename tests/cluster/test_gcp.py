@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster.ready import written
+from cluster.ready import have_commands, written
 from inprocess import sweepd
 
 from sweepd.cluster import gcp
@@ -78,6 +78,7 @@ def google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Goo
     for name, path in (("COMPUTE", "/compute/v1"), ("PROJECTS", "/v1/projects"), ("ACCOUNTS", "")):
         monkeypatch.setattr(gcp, name, url + path)
     monkeypatch.setenv("HOME", str(tmp_path))
+    have_commands(tmp_path, monkeypatch)
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     yield Google

@@ -30,11 +30,15 @@ def written(folder: Path, kind: str, old: str = "", new: str = "") -> Path:
     return path
 
 
+def program(path: Path, text: str) -> None:
+    """Writes a script that can be run."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
 def have_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts an ssh and an rsync on the PATH, which are only looked for: a machine may have none."""
-    commands = folder / "commands"
-    commands.mkdir()
     for name in ("ssh", "rsync"):
-        (commands / name).write_text("#!/bin/sh\nexit 1\n")
-        (commands / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
+        program(folder / "commands" / name, "#!/bin/sh\nexit 1\n")
+    monkeypatch.setenv("PATH", f"{folder / 'commands'}:{os.environ['PATH']}")

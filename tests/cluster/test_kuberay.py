@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster.ready import filled, written
+from cluster.ready import filled, program, written
 
 from sweepd.cluster import kuberay, load_cluster
 from sweepd.cluster.base import Work
@@ -46,18 +46,14 @@ def work(tmp_path: Path, cluster: KubeRay) -> Work:
 @pytest.fixture
 def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its folder, where tests say how jobs end and what is refused."""
-    program = tmp_path / "bin/kubectl"
-    program.parent.mkdir()
-    program.write_text(
-        f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("kubectl.py")} "$@"'
-    )
-    program.chmod(0o755)
+    double = Path(__file__).with_name("kubectl.py")
+    program(tmp_path / "bin/kubectl", f'#!/bin/sh\nexec {sys.executable} {double} "$@"')
     folder = tmp_path / "kubernetes"
     folder.mkdir()
     (folder / "refused").write_text("")
     (folder / "ending").write_text('{"jobStatus": "SUCCEEDED"}')
     monkeypatch.setenv("KUBECTL", str(folder))
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setattr(kuberay, "POLL_SECONDS", 0.0)
     return folder
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from botocore.session import Session
 from botocore.validate import ParamValidator
-from cluster.ready import CLUSTERS, written
+from cluster.ready import CLUSTERS, program, written
 from googleapiclient.discovery_cache import get_static_doc
 from inprocess import sweepd
 from packaging.requirements import Requirement
@@ -227,9 +227,7 @@ def test_a_node_without_a_raylet_shuts_itself_down(
         ("pgrep", f"test $(wc -l < slept) -le {minutes}"),
         ("sudo", "test $2 = shutdown && touch down"),
     ):
-        program = tmp_path / name
-        program.write_text(f"#!/bin/bash\ncd {tmp_path}\n{text}\n")
-        program.chmod(0o755)
+        program(tmp_path / name, f"#!/bin/bash\ncd {tmp_path}\n{text}\n")
     [command] = ready("aws").config()["initialization_commands"]
     command = command.replace("/tmp/sweepd-alone", str(tmp_path / "lock"))
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -119,7 +119,7 @@ class Suggestions(Disposable, Searcher):
     saved, since the ledger is the truth."""
 
     def __init__(self, search: Search, launch: int, worker: dict[str, Any]) -> None:
-        super().__init__(metric="step", mode="max")
+        super().__init__()
         self.search, self.launch, self.worker = search, launch, worker
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]
@@ -244,6 +244,7 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
     def on_trial_complete(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved.pop(trial, None)
         ended, result = ours(trial), trial.last_result
+        report = result["report"]
         if result["failure"]:
             self.fail(result["failure"])
         elif unfit := result["unfit"]:
@@ -251,8 +252,7 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
             if self.unfit == MOST_UNFIT:
                 self.fail(unfit)
             self.search.ended(ended, Outcome("interrupted"))
-        elif (report := result["report"])["status"] is None:
-            # A rule gave up on it; signals end the run without this.
+        elif report["status"] is None:  # a rule gave up on it; signals end the run without this
             self.search.ended(ended, Outcome("stopped"))
             unscored = dict.fromkeys(ended.metrics)
             self.listener.ended(ended, {**report, **unscored, "status": "stopped"})

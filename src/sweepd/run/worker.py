@@ -44,8 +44,9 @@ FLUSHES_A_SECOND = 10.0
 """The most objects of metrics a second that are to be written besides those at checkpoints."""
 UNFIT_SECONDS = 2.0
 """The seconds that a worker whose card cannot be used takes to say so, besides a slice."""
-NOTHING: dict[str, Any] = {"failure": None, "unfit": None, "checks": [], "done": True}
-"""What a worker reports that has no trial to report of."""
+NOTHING: dict[str, Any] = {"report": {}, "failure": None, "unfit": None, "checks": [], "done": True}
+"""What a worker says that has no trial to report of. The report of a trial stands apart, since a
+metric of the user's may have any of these names."""
 SLICES_TO_HANG = 4
 """The least slices in `hang_seconds`: by the reports between them it is told which trial hangs."""
 
@@ -180,7 +181,7 @@ class Worker(tune.Trainable):
             return {**NOTHING, "failure": str(failure)}
         return {
             **NOTHING,
-            "report": attempt.report(),  # apart: a user's metric may have any of these names
+            "report": attempt.report(),
             "checks": [(check.step, check.scores.get(self.spec.metric)) for check in news],
             "saved": attempt.saved,
             "done": attempt.status is not None,

@@ -201,6 +201,10 @@ def test_fails_without_a_forecast_bound_nothing(tmp_path: Path) -> None:
     source.infos["s"]["settle"] = {"factor": 4, "least": 2000, "most": 4000, "share": None}
     row = statuses(tmp_path, text, source)["a"]
     assert row["status"] == "cannot tell" and "not trained" in row["decides"] + row["evidence"]
+    # Rows with nothing but such fails were measured all the same.
+    row = statuses(tmp_path, text.replace("0.9", "0.9 and d <= 4"), source)["a"]
+    assert row["status"] == "cannot tell"
+    assert "not bounded (4 failed, no forecast)" in row["evidence"]
 
 
 def test_from_the_command_line_and_from_python(folder: Path) -> None:

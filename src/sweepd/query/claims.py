@@ -61,7 +61,7 @@ class Range:
             spread = f" [{self.low:.2f}, {self.high:.2f}]" if self.low < self.high else ""
             return f"{self.middle:.2f}{spread}" if spread else f"{self.middle:.4g}"
         if self.high == inf:
-            return f"> {self.low:g}"
+            return f"> {self.low:g}" if self.low else "not bounded"
         return f"({self.low:g}, {self.high:g}]" if self.low else f"<= {self.high:g}"
 
 
@@ -264,16 +264,18 @@ def _stands_beside(
 
 
 def _known(views: Views, row: AnswerRow, side: re.Match[str]) -> Range | str | None:
-    """What a row says of one side of a comparison. A fail that more
-    training may change bounds nothing."""
+    """What a row says of one side of a comparison, or None where nothing was measured. A fail that
+    more training may change bounds nothing: any value is possible."""
     if not (name := side["name"]):
         number = float(side["number"] or 0)
         return side["text"] if side["number"] is None else Range(number, number, number)
     value, times = row.get(name), float(side["times"] or 1)
     if name == "value" and "fail" in row:
+        if value is None and row["fail"] is None:
+            return None
         counts = row["holds_to"] is not None or not views.selection.settles
         low, high = (row["fail"] or 0) if counts else 0, inf if value is None else value
-        return None if low == 0 and high == inf else Range(low * times, high * times)
+        return Range(low * times, high * times)
     if value is None or isinstance(value, str):
         return None if value == "not told" else value
     ends = ("low", "high") if name == "exponent" else (f"{name}_low", f"{name}_high")
@@ -307,6 +309,9 @@ def _in_words(row: AnswerRow, known: Range | str | None) -> str:
         return f"exponent {exponent} over {row['points']} sizes{budget}"
     passed, failed = row.get("steps"), row.get("fail_steps")
     if isinstance(known, Range) and known.middle is None:
+        if known.high == inf and not known.low:
+            budget = f" with {failed} steps" if failed else ""
+            return f"{known} ({row['fail']} failed{budget}, no forecast)"
         passed, failed = passed if known.high < inf else None, failed if known.low else None
     if passed and failed and passed != failed:
         return f"{known} passed with {passed} steps, failed with {failed}"

@@ -118,8 +118,9 @@ def test_units_change_the_factor_alone(known: list[Point], of_x: float, of_d: fl
             for p in known
         ]
     )
+    # The ends of an interval are found numerically: two digits of them are printed.
     assert (moved.low, moved.exponent, moved.high) == pytest.approx(
-        (law.low, law.exponent, law.high), abs=1e-3
+        (law.low, law.exponent, law.high), abs=5e-3
     )
     assert moved.factor == pytest.approx(law.factor * of_d / of_x**law.exponent, rel=1e-2)
     assert law.low <= law.exponent <= law.high

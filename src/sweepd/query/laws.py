@@ -290,7 +290,8 @@ class _Sizes:
             rest = np.clip(at - below, 0, 1)[..., None].astype(np.float32)
             log = (log - log.max()).astype(np.float32)
             total += log[below] * (1 - rest) + log[below + 1] * rest
-            total[at < 0] += np.log(TINY)
+            # A law at the lowest height is possible: rounding alone must not put it below.
+            total[at < -TINY] += np.log(TINY)
         likelihood: Array = np.exp(total, dtype=np.float64).sum(axis=2)
         return likelihood
 

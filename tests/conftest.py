@@ -15,6 +15,9 @@ from object_store import Amazon, GoogleProxy, Objects, Proxy
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, here and in processes of tests
 """Models of tests are tiny. Threads would wait for one another, and more so where several tests run
 side by side: a step then takes up to twenty times the processor time."""
+os.environ.setdefault("RAY_worker_niceness", "0")  # read when Ray is started, here and in those
+"""Ray lets other work of the machine go before its trials. Here that is other tests, and a trial
+that waits for them takes a hundred times as long."""
 
 os.fsync = lambda fd: None
 """What a test writes need not outlast a power cut, and thousands of small files wait long for the

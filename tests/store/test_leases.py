@@ -20,10 +20,11 @@ from sweepd.store.leases import Leases
 TERM, RENEW = 2.0, 0.3
 
 HOLDER = f"""
-import sys
+import os, sys
 from sweepd.store import leases
 from sweepd.store.bucket import ObjectFolder
-leases.TERM_SECONDS, leases.RENEW_SECONDS, leases.TRUST_SECONDS = {TERM}, {RENEW}, {RENEW}
+leases.TERM_SECONDS = float(os.environ.get("TERM_SECONDS", {TERM}))
+leases.RENEW_SECONDS, leases.TRUST_SECONDS = {RENEW}, {RENEW}
 locks = leases.Leases(ObjectFolder(sys.argv[1]))
 locks.when_lost(lambda reason: print("lost", reason, flush=True))
 print(*sorted(locks.acquire(sys.argv[2:])), flush=True)
@@ -102,7 +103,8 @@ def test_a_lock_is_held_by_one_until_released(new: Callable[[], Leases], address
 
 def test_racing_processes_share_the_locks_out(address: str) -> None:
     names = [f"trial {i}" for i in range(300)]
-    others = [Holder(address, *names) for _ in range(4)]
+    busy = {"TERM_SECONDS": "60"}  # on a busy machine no lease lapses meanwhile
+    others = [Holder(address, *names, **busy) for _ in range(4)]
     won = [other.line().split("trial") for other in others]
     for other in others:
         other.process.kill()

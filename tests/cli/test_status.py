@@ -46,13 +46,24 @@ def test_sweeps_are_counted_as_the_view_counts_them() -> None:
 @pytest.mark.usefixtures("filled")
 def test_a_trial_shows_its_latest_ending() -> None:
     found = sweepd("status", "first", "--json", exits=0).rows
-    table = sweepd("status", "first").out
-    shown = [line.split()[0] for line in table.splitlines()]
-    assert shown == ["id", *(row["id"][:8] for row in found)]
+    table = sweepd("status", "first")
+    shown = [line.split()[0] for line in table.out.splitlines()]
+    assert shown == ["id", *(row["id"][:8] for row in found[:2])]
+    assert table.err == "not tried: 1 of 3 trials (--json or --csv lists them too)\n"
     assert [(row["d"], row["status"], row["acc"], row["error"]) for row in found] == [
         (8, "completed", 0.9, None),
         (16, "diverged", None, None),
         (32, "untried", None, None),
+    ]
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_trial_in_reserve_is_shown_once_somebody_has_tried_it() -> None:
+    """Of the seeds 1, 2 and 3, which are kept for close calls, one was tried."""
+    found = sweepd("status", "second", "--json", exits=0).rows
+    assert [(row["seed"], row["status"]) for row in found] == [
+        (0, "completed"),
+        (2, "interrupted"),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from sweepd.cli.options import AsJson, Results, SweepName, TrialId
-from sweepd.cli.output import emit, form_of, results_address, say_left_out, stored
+from sweepd.cli.output import emit, form_of, results_address, say, say_left_out, stored
 from sweepd.errors import UserError
 from sweepd.listing import SHORT_ID
 from sweepd.statuses import STATUSES, UNTRIED
@@ -21,7 +21,7 @@ def status(
     as_json: AsJson = None,
 ) -> None:
     """Show how all sweeps stand, or how each trial of one sweep stands."""
-    from sweepd.store.endings import count_trials
+    from sweepd.store.endings import count_trials, in_reserve
     from sweepd.store.schema import PLAN
 
     form = form_of(as_json)
@@ -48,13 +48,13 @@ def status(
         emit(["sweep", "running", "trials", *STATUSES, UNTRIED, "created"], rows, form)
         return
 
-    # One row a planned trial, with the ending that counts.
+    # One row a trial, with the ending that counts.
     from sweepd.cli.progress import standings
 
-    metrics = store.load_sweep(sweep).metrics
+    info = store.load_sweep(sweep)
     planned = store.read_plans([sweep]).table
     plan = planned.to_pylist()
-    standing, left_out = standings(store, sweep, planned, metrics)
+    standing, left_out = standings(store, sweep, planned, info.metrics)
     say_left_out(left_out)
     varying = [
         name
@@ -63,14 +63,21 @@ def status(
         and len({trial[name] for trial in plan if trial[name] is not None}) > 1
     ]
     about = list(dict.fromkeys(["id", "task", "model", *varying, "seed"]))
-    scores = ("step", "acc", *metrics, "seconds", "error")
+    scores = ("step", "acc", *info.metrics, "seconds", "error")
     rows = []
     for trial in plan:
-        now = standing.get(trial["id"], {})
-        row = {name: trial[name] for name in about} | {"status": now.get("status", UNTRIED)}
+        now = standing.get(trial["id"])
+        if not now and in_reserve(trial["on_demand"], trial["seed"], info.extra_seeds):
+            continue
+        now = now or {"status": UNTRIED}
+        row = {name: trial[name] for name in about} | {"status": now["status"]}
         rows.append(row | {name: now.get(name) for name in scores})
-        if form == "table":
-            rows[-1]["id"] = trial["id"][:SHORT_ID]
+    # A search leaves most trials alone, so people are told how many those are.
+    if form == "table":
+        begun = [row for row in rows if row["status"] != UNTRIED]
+        if left := len(rows) - len(begun):
+            say(f"not tried: {left} of {len(rows)} trials (--json or --csv lists them too)")
+        rows = [{**row, "id": str(row["id"])[:SHORT_ID]} for row in begun]
     emit([*about, "status", *scores], rows, form)
 
 

@@ -43,19 +43,25 @@ def statuses(trials: pa.Table) -> dict[str, str]:
     return dict(zip(ended["id"].to_pylist(), ended["status"].to_pylist(), strict=True))
 
 
+def in_reserve(on_demand: bool | None, seed: int, extra_seeds: Collection[int]) -> bool:
+    """Whether a planned trial counts only once somebody has tried it: its seed is one of those that
+    are kept for close calls, or it is planned `on_demand`."""
+    return bool(on_demand) or seed in extra_seeds
+
+
 def count_trials(
     plan: pa.Table, trials: pa.Table, extra_seeds: Mapping[str, Collection[int]]
 ) -> dict[str, Counter[str]]:
     """Returns how many trials of each sweep have which status, `UNTRIED` being one.
 
-    extra_seeds: by the sweep's name, the seeds that are kept for close calls. A trial with such a
-    seed, or one that is planned `on_demand`, is counted once an attempt of it has ended.
+    extra_seeds: by the sweep's name, the seeds that are kept for close calls. A trial `in_reserve`
+    is counted once an attempt of it has ended.
     """
     status_of = statuses(trials)
     counts: dict[str, Counter[str]] = {sweep: Counter() for sweep in extra_seeds}
     columns = (plan[name].to_pylist() for name in ("sweep", "id", "seed", "on_demand"))
     for sweep, id_, seed, on_demand in zip(*columns, strict=True):
         status = status_of.get(id_, UNTRIED)
-        if status != UNTRIED or not (on_demand or seed in extra_seeds[sweep]):
+        if status != UNTRIED or not in_reserve(on_demand, seed, extra_seeds[sweep]):
             counts[sweep][status] += 1
     return counts

@@ -126,8 +126,10 @@ def test_each_number_is_that_of_the_rows(page: Path, made: Path) -> None:
             if "run" in entry:
                 answer = ran(*entry["run"].split(), "--json")
             else:
-                of = store(page, stores[entry.get("of", next(iter(stores)))], made)
-                answer = ran("query", entry["ask"], "--code", "all", "--json", "--results", of)
+                of = stores[entry.get("of", next(iter(stores)))]
+                which = ["--sweep", of["sweep"]] if "sweep" in of else []
+                which += ["--code", "all", "--results", store(page, of, made)]
+                answer = ran("query", entry["ask"], "--json", *which)
             where = entry.get("where", {})
             rows = [r for r in json.loads(answer) if where.items() <= r.items()]
             values = [

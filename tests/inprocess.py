@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from waiting import PATIENCE
-
 from sweepd import cli
 
+PATIENCE = 120.0
+"""Seconds after which an input counts as one that hangs."""
 _CHANGES = {"mkdir", "remove", "rename", "rmdir", "link", "symlink", "truncate", "chmod", "chown"}
 _OUTWARD = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect")
 _HARMLESS = ("/dev/null", "__pycache__", ".nbi", ".nbc")

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from inprocess import sweepd
-from waiting import PATIENCE
 
 TASKS = Path(__file__).parent / "e2e" / "mine.py"
 """A user's own tasks."""
 SWEEPD = str(Path(sys.executable).with_name("sweepd"))
+TIMEOUT = 240
+"""Seconds after which a command counts as stuck."""
 INHERITED = frozenset(os.environ)
 
 ONE_AT_A_TIME = f"{{cpus: {0.6 * len(os.sched_getaffinity(0))}}}"
@@ -41,7 +42,7 @@ class Shell:
     folder: Path
     command: Sequence[str] = (SWEEPD,)
     environment: dict[str, str] = field(default_factory=dict)
-    timeout: float = PATIENCE
+    timeout: float = TIMEOUT
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """A process that runs."""

@@ -8,10 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PATIENCE = 600.0
-"""Seconds after which what is waited for counts as stuck: ten times what it takes where two slow
-cores have four tests to run at once."""
-
 
 def python(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     """A process that runs this code, whose input and output are pipes."""
@@ -26,7 +22,7 @@ def python(code: str, *arguments: str, **environment: str) -> subprocess.Popen[s
 
 def wait_until(
     condition: Callable[[], object],
-    seconds: float = PATIENCE,
+    seconds: float = 120,
     process: subprocess.Popen[str] | None = None,
 ) -> None:
     """Until a condition holds, looked at again and again; AssertionError if that takes longer, or

@@ -116,7 +116,7 @@ def test_what_takes_its_process_along_is_left_to_its_trials(
         "at most 9 s are waited"
     ]
     assert not Path(store.address, "checked").exists()
-    wait_until(lambda: not left_behind(tmp_path))  # nor those that waited to be asked
+    wait_until(lambda: not left_behind(tmp_path), 30)  # nor those that waited to be asked
 
 
 def test_classes_that_come_with_sweepd_are_not_inspected(

@@ -234,7 +234,7 @@ def test_a_node_without_a_raylet_shuts_itself_down(
     for _ in range(2):  # `ray up` may run it again
         as_ray_does = f"true && ({command})"
         subprocess.run(["bash", "-c", as_ray_does], check=True, env=path)
-    wait_until((tmp_path / "down").exists)
+    wait_until((tmp_path / "down").exists, 20)
     left = 20 if not minutes else minutes + 10
     assert (tmp_path / "slept").read_text() == "60\n" * left
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import pytest
 from object_store import Objects, Proxy
 from shell import TASKS, SharedShell, clean_environment
-from waiting import PATIENCE
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -124,7 +123,7 @@ def raylets(request: pytest.FixtureRequest) -> Iterator[Raylets]:
         address, ray = process.stdout.readline().split()
         yield Raylets(process, address, ray, token)
         process.stdin.close()
-        process.wait(timeout=PATIENCE)
+        process.wait(timeout=200)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

@@ -9,7 +9,7 @@ from subprocess import Popen
 import pytest
 from e2e.conftest import Raylets, Running
 from shell import SharedShell
-from waiting import PATIENCE, wait_until
+from waiting import wait_until
 
 from sweepd.store.store import Store
 
@@ -95,12 +95,12 @@ def test_a_sweep_outlives_its_client_and_a_node(
 
     follower = following()
     follower.send_signal(signal.SIGINT)
-    _, told = follower.communicate(timeout=PATIENCE)
+    _, told = follower.communicate(timeout=200)
     assert follower.returncode == 0 and "sweepd cancel far --results" in told
 
     follower = following()
     far.write("mark", "")
-    _, told = follower.communicate(timeout=PATIENCE)
+    _, told = follower.communicate(timeout=120)
     assert follower.returncode == 0 and "2 of 2 trials done" in told
     monkeypatch.setenv("SWEEPD_RESULTS", str(far.folder / "results"))
     rows = far.sql("SELECT status, error FROM attempts ORDER BY status")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from e2e.conftest import Running
 from shell import ONE_AT_A_TIME, SharedShell, Shell
-from waiting import PATIENCE, meanwhile, wait_until
+from waiting import meanwhile, wait_until
 
 SETTINGS = """
 model: {name: standard, d: 4, layers: 1, heads: 1}
@@ -71,7 +71,7 @@ def test_drivers_that_want_the_same_things(mine: SharedShell, running: Running) 
     told = mine.run("launch", "two.yaml", "--yes").stderr
     assert "waiting for 1 trials that another sweep is running" in told
     mine.run("cancel", "held")
-    _, told = first.communicate(timeout=PATIENCE)
+    _, told = first.communicate(timeout=60)
     assert first.returncode == 130 and "sweepd resume held" in told
     mine.write("go", "")
     mine.run("resume", "held")

@@ -15,7 +15,7 @@ import psutil
 from e2e.conftest import Running
 from shell import ONE_AT_A_TIME, SharedShell
 from trained import run
-from waiting import PATIENCE, wait_until
+from waiting import wait_until
 
 from sweepd.store.store import Store
 
@@ -66,7 +66,7 @@ def kill(driver: subprocess.Popen[str]) -> None:
     ours = re.compile("ray::(?!.*Agent)")  # between two calls a worker is called ray::Worker
     workers = [one for one in started if ours.match(one.name())]
     driver.kill()
-    wait_until(lambda: all(map(dead, workers)))
+    wait_until(lambda: all(map(dead, workers)), 2)
     assert workers and driver.wait() == -signal.SIGKILL
 
 
@@ -99,7 +99,7 @@ def test_resume_equals_no_interruption_wherever_a_sweep_goes_on(
     # them. test_live presses Ctrl-C.
     os.kill(process.pid, signal.SIGTERM)
     os.killpg(process.pid, signal.SIGTERM)
-    _, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130 and "sweepd resume own" in err, err
     rows = shell.sql("SELECT status, error FROM attempts ORDER BY status")
     assert rows == [{"status": name, "error": None} for name in ("completed", "interrupted")]

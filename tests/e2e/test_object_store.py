@@ -10,7 +10,7 @@ import pytest
 from e2e.conftest import Running
 from object_store import Proxy
 from shell import ONE_AT_A_TIME, SharedShell
-from waiting import PATIENCE, wait_until
+from waiting import wait_until
 
 from sweepd.store import leases
 
@@ -59,10 +59,10 @@ def test_a_sweep_on_s3(remote: SharedShell, running: Running, s3: Proxy) -> None
     second = running(remote.start("resume"))
     wait_until(lambda: s3.count("PUT", "/launches/") >= 2, process=second)
     first.send_signal(signal.SIGCONT)
-    _, told = first.communicate(timeout=PATIENCE)
+    _, told = first.communicate(timeout=120)
     assert first.returncode == 3 and "another took over" in told, told
     remote.write("go", "")
-    _, told = second.communicate(timeout=PATIENCE)
+    _, told = second.communicate(timeout=remote.timeout)
     assert second.returncode == 0, told
     [row] = remote.rows("status")
     assert (row["completed"], row["running"]) == (2, False)

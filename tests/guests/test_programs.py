@@ -13,7 +13,6 @@ from pathlib import Path
 
 import yaml
 from shell import ONE_AT_A_TIME, SharedShell
-from waiting import PATIENCE
 
 PROGRAMS = Path(__file__).parent / "programs"
 NEEDS = {"scikit-learn": find_spec("sklearn"), "binary": shutil.which("cc")}
@@ -39,7 +38,7 @@ def test_what_comes_out(tmp_path: Path) -> None:
     while first.poll() is None and not list(tmp_path.glob("sweepd-results/checkpoints/*/*")):
         time.sleep(0.05)
     first.send_signal(signal.SIGTERM)
-    told = first.communicate(timeout=PATIENCE)
+    told = first.communicate(timeout=shell.timeout)
     assert first.returncode == 130, told
     [cut] = shell.sql("SELECT * FROM attempts WHERE status = 'interrupted'")
     assert cut["model"] == "gpt" and 10 <= cut["step"] < 60 and cut["error"] is None

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from shell import Shell
-from waiting import PATIENCE
 
 GRID = """
 task: {name: lis, n: 2, value_range: 64}
@@ -36,5 +35,5 @@ def test_a_launch_whose_workers_do_not_start_ends(situation: str, tmp_path: Path
     shell.write("sitecustomize.py", SITE.format(does))
     shell.write("grid.yaml", GRID)
     launch = shell.start("launch", "grid.yaml", "--yes")
-    _, told = launch.communicate(timeout=PATIENCE)
+    _, told = launch.communicate(timeout=shell.timeout)
     assert launch.returncode == 3 and re.search(said, told, re.DOTALL), told

@@ -33,7 +33,7 @@ def test_files_are_compacted_while_a_sweep_runs(
             store.write_metrics([{"id": trial.id, "attempt": 1000, "step": 1}])
             store.write_trials([{**ledger_columns(trial, 1000, "s"), "status": "completed"}])
         both = {"trials", "metrics"}
-        wait_until(lambda: {path.parts[-2] for path in tmp_path.glob("*/compacted-*")} == both)
+        wait_until(lambda: {path.parts[-2] for path in tmp_path.glob("*/compacted-*")} == both, 30)
     assert store.read_trials().table.num_rows == store.read_metrics().table.num_rows == 25
     assert not stopping.is_set()
 

@@ -18,6 +18,7 @@ from sweepd.grid.options import Goal, PassRule
 from sweepd.listing import SHORT_ID, Row, duration, in_lines
 from sweepd.search.seeds import Outcome, decide
 from sweepd.statuses import DONE, UNTRIED
+from sweepd.store.endings import in_reserve
 from sweepd.store.schema import PLAN
 from sweepd.store.sweeps import SweepInfo
 
@@ -129,8 +130,8 @@ class Board:
             place = row["id"], row["task"], row["model"], row["size"]
             value, steps = dict(settings).get(info.minimized), int(row.get("steps") or 0)
             flops = float(row["train_flops"] or 0.0)
-            in_reserve = bool(row.get("on_demand")) or row["seed"] in extra
-            trial = Spot(*place, value, row["seed"], settings, steps, flops, in_reserve)
+            reserve = in_reserve(row.get("on_demand"), row["seed"], extra)
+            trial = Spot(*place, value, row["seed"], settings, steps, flops, reserve)
             spots[row["id"]] = trial
         varying = {
             pair: frozenset(name for name, found in seen.items() if len(found) > 1)

@@ -25,7 +25,7 @@ BIN := $(VENV)/bin
 .PHONY: quickstart test test-parts test-e2e torture bench bench-smoke lowest matrix clusters gpu dist install lint types check clean
 
 quickstart: install
-	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.04
+	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.05
 	@echo
 	@echo '$$ sweepd query "min d where acc>0.9" --sweep quickstart'
 	@$(BIN)/sweepd query "min d where acc>0.9" --sweep quickstart

@@ -350,20 +350,31 @@ def passes_at_first(made: Plan, ledger: dict[str, Outcome], size: int, d: int) -
     return sum(score > 0.9 for score in scores if score is not None) >= 2
 
 
-def test_settling_adds_only_what_is_needed_and_an_allowance_ends_nothing_else() -> None:
-    made, outcome_of = planned("staircase"), hidden(3)
-    without, _, _ = drive(lambda: search_of(planned("staircase", "settle=off")), outcome_of)
+@pytest.mark.parametrize("spent", [{"flops": 0}, {"seconds": 0}])
+@pytest.mark.parametrize("kind", ["staircase", "grid"])
+def test_settling_adds_only_what_is_needed_and_an_allowance_ends_nothing_else(
+    kind: str, spent: dict[str, float]
+) -> None:
+    made, outcome_of = planned(kind), hidden(3)
+    without, _, _ = drive(lambda: search_of(planned(kind, "settle=off")), outcome_of)
     _, added, _ = drive(lambda: search_of(made), outcome_of, known=without)
     assert added and not {trial.id for trial in added} & without.keys()
 
     def poor() -> Search:
         search = search_of(made)
-        search.allowance = Allowance(flops=0)
+        search.allowance = Allowance(**spent)
         return search
 
-    ledger, ended, search = drive(poor, outcome_of)
-    assert not any(trial.on_demand for trial in ended) and not search.wanted()
-    assert without.keys() <= ledger.keys()
+    ledger, _, search = drive(poor, outcome_of)
+    assert ledger.keys() == without.keys() and not search.wanted() and search.trained_on()
+
+
+def test_every_line_is_answered_before_one_is_settled() -> None:
+    """On one slot, with a line for each of two models."""
+    models = "model.name=[standard, linear]"
+    without, _, _ = drive(lambda: search_of(planned("staircase", models, "settle=off")), hidden(3))
+    ledger, ended, _ = drive(lambda: search_of(planned("staircase", models)), hidden(3))
+    assert {trial.id for trial in ended[: len(without)]} == without.keys() < ledger.keys()
 
 
 def test_a_pass_at_the_best_of_several_rates_is_confirmed_on_a_fresh_seed() -> None:

@@ -24,23 +24,21 @@ has reached a newer checkpoint since it last lost one is counted anew."""
 
 
 class Allowance:
-    """What a launch may spend on trials that run on demand. One limit is on training FLOPs,
-    counted as if each trial began at its first step. The other is on seconds, counted from when
-    the first of these trials is handed out."""
+    """What a launch may spend on trials that settle answers. One limit is on training FLOPs,
+    counted as if each trial began at its first step. The other is on the seconds since the launch
+    began, after which none of these trials is handed out."""
 
     def __init__(self, flops: float = math.inf, seconds: float = math.inf) -> None:
         self.flops, self.seconds = flops, seconds
         self.spent = 0.0
-        self.began: float | None = None
+        self.began = time.monotonic()
 
     def spend(self, flops: float) -> None:
         self.spent += flops
-        self.began = self.began or time.monotonic()
 
     @property
     def is_spent(self) -> bool:
-        passed = 0.0 if self.began is None else time.monotonic() - self.began
-        return self.spent >= self.flops or passed >= self.seconds
+        return self.spent >= self.flops or time.monotonic() - self.began >= self.seconds
 
 
 class Search(ABC):
@@ -81,7 +79,7 @@ class Search(ABC):
         if trial:
             self.in_flight.add(trial.id)
             self.tries[trial.id] += 1
-            if trial.on_demand:
+            if trial.id in (other.id for other in self.settling()):
                 self.allowance.spend(trial.train_flops or 0.0)
             self.update(trial)
         return trial
@@ -103,11 +101,7 @@ class Search(ABC):
 
     def free(self, trial: Trial) -> bool:
         """Returns whether the trial can be handed out."""
-        return self.affordable(trial) and trial.id in self.owned and not self.taken(trial)
-
-    def affordable(self, trial: Trial) -> bool:
-        """Returns whether the allowance, which limits trials on demand, lasts for the trial."""
-        return not (trial.on_demand and self.allowance.is_spent)
+        return trial.id in self.owned and not self.taken(trial)
 
     def taken(self, trial: Trial) -> bool:
         """Returns whether the trial has ended, was abandoned or is in flight."""
@@ -116,6 +110,15 @@ class Search(ABC):
     @abstractmethod
     def wanted(self) -> list[Trial]:
         """Returns the trials that have not ended and are needed now, whoever runs them."""
+
+    @abstractmethod
+    def settling(self) -> Sequence[Trial]:
+        """Returns the trials that have not ended and would settle the answers, if the allowance
+        lasts."""
+
+    def affordable(self) -> Sequence[Trial]:
+        """Returns the trials that settle the answers, or none once the allowance is spent."""
+        return () if self.allowance.is_spent else self.settling()
 
     def trained_on(self, **changes: Any) -> int:
         """Returns how many cells would be trained on with these options of `Settle` changed."""
@@ -166,15 +169,15 @@ class GridSearch(Search):
         """The trials that would settle the answers; None where something has changed since."""
 
     def wanted(self) -> list[Trial]:
-        return list(self.waiting.values()) or list(filter(self.affordable, self.settling()))
+        return list(self.waiting.values()) or list(self.affordable())
 
     def choose(self) -> Trial | None:
         if self.waiting:
             return next(filter(self.free, self.waiting.values()), None)
-        ready = filter(self.free, self.settling())
+        ready = filter(self.free, self.affordable())
         return min(ready, key=lambda trial: trial.effort, default=None)
 
-    def settling(self) -> list[Trial]:
+    def settling(self) -> Sequence[Trial]:
         if self.longer is None:
             settle = self.plan.grid.settle
             self.longer = self.longer_by(settle) if settle else []

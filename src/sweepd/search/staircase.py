@@ -7,8 +7,9 @@ first. Trials run ahead of their turn where slots would be idle.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -48,6 +49,8 @@ class StaircaseSearch(Search):
         self.known: list[dict[Position, bool | None]] = [{} for _ in self.stairs]
         """The decided positions of each stair."""
         self.needs: list[list[Trial]] = [[] for _ in self.stairs]
+        self.longer: list[list[Trial]] = [[] for _ in self.stairs]
+        """For each stair that needs nothing else, the trials that would settle its answers."""
         self.guesses: list[list[tuple[Trial, float]] | None] = [None for _ in self.stairs]
         """For each stair, the trials that may be needed after those in `needs`, each with its
         chance; None if they have to be found again."""
@@ -55,13 +58,16 @@ class StaircaseSearch(Search):
         """What was chosen, until something changes, since Tune asks again and again."""
 
     def wanted(self) -> list[Trial]:
-        return [trial for needs in self.needs for trial in needs if self.affordable(trial)]
+        return [*itertools.chain(*self.needs), *self.affordable()]
+
+    def settling(self) -> Sequence[Trial]:
+        return list(itertools.chain(*self.longer))
 
     def choose(self) -> Trial | None:
         if self.chosen:
             return self.chosen[0]
-        ready = [trial for trial in self.wanted() if self.free(trial)]
-        best = min(ready, key=lambda trial: trial.effort, default=None)
+        # All answers at the first budget come before any is settled.
+        best = self.cheapest(itertools.chain(*self.needs)) or self.cheapest(self.affordable())
         if best is None and self.rules.speculate:
             for i, guesses in enumerate(self.guesses):
                 if guesses is None:
@@ -71,6 +77,10 @@ class StaircaseSearch(Search):
             best, _ = min(free, key=lambda guess: guess[0].effort / guess[1], default=(None, 0.0))
         self.chosen = [best]
         return best
+
+    def cheapest(self, trials: Iterable[Trial]) -> Trial | None:
+        """Returns the cheapest of the trials that can be handed out."""
+        return min(filter(self.free, trials), key=lambda trial: trial.effort, default=None)
 
     def update(self, trial: Trial) -> None:
         self.chosen = []
@@ -91,9 +101,10 @@ class StaircaseSearch(Search):
         stair = self.stairs[i]
         wanted = stair.line.wanted(self.known[i])
         self.needs[i] = [trial for at in wanted for trial in self.needed(stair, at)]
+        self.longer[i] = []
         if (settle := self.plan.grid.settle) and not wanted:
             longer = stair.longer(self.known[i], settle, self.outcomes, self.abandoned)
-            self.needs[i] = list(longer)
+            self.longer[i] = list(longer)
         self.guesses[i] = None
 
     def judge(self, i: int, position: Position) -> None:

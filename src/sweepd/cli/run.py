@@ -58,7 +58,10 @@ MaxFlops = Annotated[
     typer.Option(metavar="N", help="Training FLOPs that settling may spend.", show_default=False),
 ]
 MaxHours = Annotated[
-    float, typer.Option(metavar="N", help="Hours that a launch may settle in.", show_default=False)
+    float,
+    typer.Option(
+        metavar="N", help="Hours after which it starts no trial that settles.", show_default=False
+    ),
 ]
 TWICE_SECONDS = 0.3
 """Two signals within so many seconds count as one: people take longer."""
@@ -230,7 +233,7 @@ def _launch(
         _say_given_up(planned.search)
         return
     say(f"{done} done, {len(after.failed)} failed; results in {store.address}")
-    if planned.search.allowance.is_spent and planned.search.trained_on():
+    if planned.search.allowance.is_spent and planned.search.settling():
         say("settling has ended: what --max-flops or --max-hours allows is spent")
     else:
         _say_given_up(planned.search)

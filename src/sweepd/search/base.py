@@ -114,7 +114,7 @@ class Search(ABC):
     @abstractmethod
     def settling(self) -> Sequence[Trial]:
         """Returns the trials that have not ended and would settle the answers, if the allowance
-        lasts."""
+        lasts. A line that needs other trials first has none."""
 
     def affordable(self) -> Sequence[Trial]:
         """Returns the trials that settle the answers, or none once the allowance is spent."""
@@ -169,7 +169,7 @@ class GridSearch(Search):
         """The trials that would settle the answers; None where something has changed since."""
 
     def wanted(self) -> list[Trial]:
-        return list(self.waiting.values()) or list(self.affordable())
+        return [*self.waiting.values(), *self.affordable()]
 
     def choose(self) -> Trial | None:
         if self.waiting:
@@ -178,6 +178,8 @@ class GridSearch(Search):
         return min(ready, key=lambda trial: trial.effort, default=None)
 
     def settling(self) -> Sequence[Trial]:
+        if self.waiting:  # nothing is worked out before it may run
+            return ()
         if self.longer is None:
             settle = self.plan.grid.settle
             self.longer = self.longer_by(settle) if settle else []

@@ -103,8 +103,7 @@ class StaircaseSearch(Search):
         self.needs[i] = [trial for at in wanted for trial in self.needed(stair, at)]
         self.longer[i] = []
         if (settle := self.plan.grid.settle) and not wanted:
-            longer = stair.longer(self.known[i], settle, self.outcomes, self.abandoned)
-            self.longer[i] = list(longer)
+            self.longer[i] += stair.longer(self.known[i], settle, self.outcomes, self.abandoned)
         self.guesses[i] = None
 
     def judge(self, i: int, position: Position) -> None:

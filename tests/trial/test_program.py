@@ -111,6 +111,17 @@ def test_a_test_score_counts_whatever_comes_after(tmp_path: Path) -> None:
     assert (row["acc"], row["correct"], row["total"], row["step"]) == (0.5, 5, 10, 2)
 
 
+def test_what_was_rounded_out_of_its_range_is_its_end(tmp_path: Path) -> None:
+    text = ROW % (1, 1.0000001) + 'print(\'{"step": 2, "acc": -1e-9, "loss": -1e-8}\')'
+    row = ran(tmp_path, text)
+    assert (row["status"], row["acc"], row["loss"]) == ("completed", 0, 0)
+
+
+def test_a_live_bar_is_no_silence(tmp_path: Path) -> None:
+    text = "import sys, time\nfor i in range(15): sys.stdout.write(f'\\r{i}'); time.sleep(0.1)\n"
+    assert ran(tmp_path, text + ROW % (1, 0.5), hang_seconds=1.0)["status"] == "completed"
+
+
 @pytest.mark.parametrize(
     ("text", "status", "says"),
     [
@@ -131,7 +142,7 @@ def test_a_test_score_counts_whatever_comes_after(tmp_path: Path) -> None:
         (ROW % (1, "NaN"), "diverged", "reported acc = nan at step 1"),
         (ROW % (1, "Infinity"), "diverged", "reported acc = inf at step 1"),
         ('print(\'{"step": 1, "acc": 1, "loss": -nan}\')', "diverged", "loss = nan at step 1"),
-        ('print(\'{"step": 1, {"step": 1\')', "failed", '{"step": 1, {"step": 1 is no JSON: '),
+        ('print(\'{"step": 1, {"step": 1\')', "failed", '{"step": 1, {"step": 1 cannot be taken: '),
         ("raise SystemExit('oh')", "failed", "it ended with exit code 1: oh\noh"),
         (
             "import os; os.kill(os.getpid(), 9)",

@@ -11,13 +11,10 @@ import io
 import json
 import math
 import os
-import queue
-import re
 import signal
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -32,6 +29,7 @@ from sweepd.grid.program import Value
 from sweepd.grid.trials import Trial
 from sweepd.limits import LARGEST_INT
 from sweepd.trial import guard
+from sweepd.trial.output import Output, json_rows
 from sweepd.trial.runs import Check, Result, StepRow
 from sweepd.trial.user_values import TOTAL, Unusable, numbers, shown
 
@@ -48,15 +46,8 @@ STILL_SECONDS = 0.3
 """The seconds for which a mark, which may be being written, must not change."""
 LAST_LINES = 50
 """The number of lines of output that tell why a program failed."""
-LONGEST_LINE = 2**16
-MOST_WAITING = 10_000
-"""The most lines that wait to be read. A program that prints faster than that waits."""
 MOST_TOLD = 8_000
 """The most characters of its last lines that an error tells."""
-
-
-NOT_FINITE = re.compile(r":\s*[-+]?(nan|inf)\b", re.IGNORECASE)
-"""A pattern of the numbers of C that JSON lacks."""
 
 
 def note(line: str) -> None:
@@ -79,11 +70,9 @@ class ProgramRun:
         self.folder.mkdir()
         self.reports: IO[bytes] | None = None
         self.guard: subprocess.Popen[bytes] | None = None
-        self.lines: queue.Queue[tuple[bool, bytes]] = queue.Queue(MOST_WAITING)
-        """What it has printed and nobody has read yet: whether it was on standard output, and the
-        line. An empty line is the end of one of the two outputs."""
-        self.open = 2
-        """How many of its two outputs have not ended."""
+        self.output = Output({})
+        self.rows: deque[dict[str, Any]] = deque()
+        """The rows of lines that were read, which nobody has taken yet."""
         self.last: deque[str] = deque(maxlen=LAST_LINES)
         self.checks: list[Check] = []
         self.step, self.seconds, self.tokens = 0, 0.0, None
@@ -124,19 +113,22 @@ class ProgramRun:
             self._start()
         while self.result is None:
             news = self._news()
-            if news is None and not self.open:
+            if news is None and not (self.output.open or self.rows):
                 self._ended()
             elif self.result is None:
                 now = time.monotonic()
                 # A mark is looked at once all rows are read, so that those before it belong to the
                 # snapshot.
-                if now - self.looked >= LOOK_SECONDS and self.lines.empty():
+                if now - self.looked >= LOOK_SECONDS and self.output.empty:
                     self.looked, marks = now, self._marks()
                     if marks != self.seen:
                         self.seen, self.seen_at = marks, now
                     elif marks and marks != self.kept and now - self.seen_at > STILL_SECONDS:
                         self.marked = True
-                if self.hang_seconds and now - self.heard > self.hang_seconds:
+                if (
+                    self.hang_seconds
+                    and now - max(self.heard, self.output.heard) > self.hang_seconds
+                ):
                     self.stop()
                     raise self._failure(
                         f"it printed nothing for {self.hang_seconds:g} s (hang_seconds), so it was "
@@ -180,16 +172,8 @@ class ProgramRun:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        for stream in (self.guard.stdout, self.guard.stderr):
-            threading.Thread(target=self._read, args=(stream,), daemon=True).start()
-
-    def _read(self, stream: IO[bytes]) -> None:
-        """Puts the lines of one of the two outputs into `lines`, in a thread of its own."""
-        assert self.guard is not None
-        out = stream is self.guard.stdout
-        while line := stream.readline(LONGEST_LINE):
-            self.lines.put((out, line))
-        self.lines.put((out, b""))
+        assert self.guard.stdout and self.guard.stderr
+        self.output = Output({"stdout": self.guard.stdout, "stderr": self.guard.stderr})
 
     def _news(self) -> StepRow | str | None:
         """Returns the next row, or a line of other output, which is printed; None if none came."""
@@ -201,26 +185,19 @@ class ProgramRun:
             self.heard = time.monotonic()
             return self._row(json.loads(line))
         self.reports.seek(at)  # a row may be being written
-        try:
-            out, line = self.lines.get(timeout=LOOK_SECONDS if self.open else 0.0)
-        except queue.Empty:
+        if self.rows:
+            return self._row(self.rows.popleft())
+        printed = self.output.next(LOOK_SECONDS)
+        if printed is None:
             return None
-        if not line:
-            self.open -= 1
-            return ""
-        self.heard = time.monotonic()
-        # A progress bar writes over its own line.
-        text = line.decode(errors="replace").rstrip("\r\n").rpartition("\r")[2]
-        if out and text.lstrip().startswith("{") and '"step"' in text:
-            try:
-                row = json.loads(NOT_FINITE.sub(": NaN", text))
-            except ValueError as error:  # such as the rows of two processes in one line
-                raise UserError(f"the row {text[:200]} is no JSON: {error}") from None
-            if "step" in row:
-                return self._row(row)
-        self.last.append(text)
-        note(text)
-        return text
+        if printed.source == "stdout":
+            self.rows += json_rows(printed.text)
+        if self.rows:
+            return self._row(self.rows.popleft())
+        if printed.logged is not None:
+            self.last.append(printed.logged)
+            note(printed.logged)
+        return printed.text
 
     def _row(self, row: dict[str, Any]) -> StepRow | str:
         """Takes in a row. Returns it, or a text where it adds no step."""
@@ -365,7 +342,7 @@ class ProgramRun:
             self.guard.stdin.write(b"t")
             self.guard.stdin.flush()
         rows = []
-        while self.open:
+        while self.output.open or self.rows:
             try:
                 news = self._news()
             except UserError as error:

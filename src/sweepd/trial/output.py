@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from sweepd.errors import UserError
 
@@ -59,7 +59,7 @@ class Output:
         return self._lines.empty()
 
     def next(self, seconds: float) -> Line | None:
-        """Returns the next line, or None where none comes within some seconds, or an output ended."""
+        """Returns the next line, or None where none comes in time or an output ended."""
         if not self.open:
             return None
         try:
@@ -82,7 +82,8 @@ class Output:
             self._lines.put(Line(source, text, below if feed else None))
             below = "" if feed else below
 
-        while chunk := stream.read1(READ_BYTES):  # type: ignore[attr-defined]  # of any BufferedReader
+        buffered = cast(BufferedReader, stream)
+        while chunk := buffered.read1(READ_BYTES):
             self.heard = time.monotonic()
             start = 0
             for found in LINE_END.finditer(chunk):
@@ -121,7 +122,7 @@ def json_rows(text: str) -> Iterator[dict[str, Any]]:
 def _decoded(text: str, at: int) -> tuple[dict[str, Any], int]:
     """Returns the object that begins at a place of a text, and where it ends."""
     try:
-        return DECODER.raw_decode(text, at)  # type: ignore[no-any-return]
+        return DECODER.raw_decode(text, at)
     except Twice:
         raise
     except ValueError:

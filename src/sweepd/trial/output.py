@@ -101,9 +101,13 @@ def json_rows(text: str) -> Iterator[dict[str, Any]]:
     """Yields the JSON objects with a `step` that stand anywhere in a line, each as a mapping. `nan`
     and `inf`, as C prints them, are NaN. Raises UserError for what begins as a row and is no JSON,
     and for one in which a key stands twice."""
-    if '"step"' not in text and "\x1b" not in text:
-        return
-    text = CONTROLS.sub("", text)
+    if '"step"' in text or "\x1b" in text:
+        yield from (value for value in json_objects(CONTROLS.sub("", text)) if "step" in value)
+
+
+def json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yields the JSON objects that stand anywhere in a line without colours, as `json_rows` does
+    those with a `step`."""
     at = 0
     while (at := text.find("{", at)) >= 0:
         try:
@@ -116,8 +120,7 @@ def json_rows(text: str) -> Iterator[dict[str, Any]]:
             at += 1
         else:
             at = end
-            if "step" in value:
-                yield value
+            yield value
 
 
 def _decoded(text: str, at: int) -> tuple[dict[str, Any], int]:

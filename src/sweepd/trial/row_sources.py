@@ -1,0 +1,207 @@
+"""The rows of a program from where it tells them (`grid.rows`): lines of text or JSON, a CSV file,
+TensorBoard's files, or the calls of `wandb.log`.
+
+A source gives raw rows: mappings with our names of the metrics, and with a `step` where the program
+told one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from sweepd.errors import UserError
+from sweepd.grid.rows import Rows, number
+from sweepd.trial.output import CONTROLS, MOST_SHOWN, json_objects
+
+Row = dict[str, Any]
+
+
+class Taken:
+    """What a program has told: its rows, how many names the grid does not ask for, and a line that
+    could be a row and is none."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.final: Row = {}
+        """The scores that were told once, at the end or of held-out data. They count."""
+        self.left_alone: set[str] = set()
+        self.unlike = ""
+
+    def of_line(self, line: str) -> Iterator[Row]:
+        """Yields the rows of a line of text, wherever on it they stand."""
+        plain = CONTROLS.sub("", line)
+        if not self.rows.patterns:
+            for values in json_objects(plain):
+                yield from self.of_values(flat(values))
+            return
+        for pattern in self.rows.patterns:
+            yield from pattern.rows(plain)
+            if not self.unlike and pattern.looks_like(plain):
+                self.unlike = plain[:MOST_SHOWN]
+
+    def of_values(self, values: Mapping[str, Any]) -> Iterator[Row]:
+        """Yields the row of a mapping with the program's own names, if it has a metric."""
+        row = self.rows.ours(values)
+        theirs = {*self.rows.theirs.values(), self.rows.step or "step", "_step", "test"}
+        self.left_alone |= values.keys() - theirs
+        if row is None:
+            return
+        try:
+            row = {n: number(v) if isinstance(v, str) else v for n, v in row.items()}
+        except ValueError:
+            self.unlike = self.unlike or json.dumps(dict(values), default=str)[:MOST_SHOWN]
+            return
+        if values.get("test") is True:
+            self.final |= {name: value for name, value in row.items() if name != "step"}
+        else:
+            yield row
+
+    def end_of(self, line: str) -> None:
+        """Looks for the numbers that are told once, at the end: the last one counts."""
+        plain = CONTROLS.sub("", line)
+        for name, pattern in self.rows.final.items():
+            for row in pattern.rows(plain):
+                self.final[name] = row[name]
+            if not self.unlike and pattern.looks_like(plain):
+                self.unlike = plain[:MOST_SHOWN]
+
+
+def flat(values: Mapping[str, Any], before: str = "") -> Row:
+    """Returns nested mappings as one, with names such as `valid/acc`."""
+    row: Row = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            row |= flat(value, f"{before}{name}/")
+        else:
+            row[f"{before}{name}"] = value
+    return row
+
+
+class Files:
+    """Files that a program writes while it runs, looked for in folders by a pattern of their name.
+    Only what has come since the last look is taken. A file may be written anew with more columns,
+    as Lightning's logger does, as long as its rows stay."""
+
+    def __init__(self, taken: Taken, folders: tuple[Path, ...]) -> None:
+        self.taken, self.folders = taken, folders
+        self.seen: dict[Path, tuple[int, int]] = {}
+        """The time and the size of each file as it was looked at last."""
+        self.rows: dict[Path, int] = {}
+        """How many of the rows, or lines, of each file were taken."""
+
+    def news(self) -> Iterator[Row]:
+        """Yields the rows that have come. Raises UserError for a file that is no CSV."""
+        for folder in self.folders:
+            for path in sorted(folder.glob(self.taken.rows.source)):
+                stat = path.stat()
+                state = stat.st_mtime_ns, stat.st_size
+                if path.is_file() and self.seen.get(path) != state:
+                    self.seen[path] = state
+                    whole = path.read_bytes()
+                    yield from self._read(path, whole[: whole.rfind(b"\n") + 1])
+
+    def _read(self, path: Path, text: bytes) -> Iterator[Row]:
+        before = self.rows.get(path, 0)
+        if path.suffix in (".csv", ".tsv"):
+            every = csv_rows(path, text)
+            self.rows[path] = len(every)
+            for values in every[before:]:
+                yield from self.taken.of_values(values)
+            return
+        lines = text.decode(errors="replace").splitlines()
+        self.rows[path] = len(lines)
+        for line in lines[before:]:
+            yield from self.taken.of_line(line)
+
+
+def csv_rows(path: Path, text: bytes) -> list[Row]:
+    """Returns the rows of a CSV file with a header. Raises UserError where it is none."""
+    if text.count(b"\n") < 2:
+        return []
+    options = pa.csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",")
+    try:
+        table = pa.csv.read_csv(io.BytesIO(text), parse_options=options)
+    except pa.ArrowInvalid as error:
+        raise UserError(f"{path} cannot be read as CSV: {error}") from None
+    rows: list[Row] = table.to_pylist()
+    return rows
+
+
+class TensorBoard:
+    """TensorBoard's event files below some folders, read with TensorBoard's own reader. A step is
+    given once each metric has gone beyond it, or at the end."""
+
+    def __init__(self, taken: Taken, folders: tuple[Path, ...]) -> None:
+        try:
+            from tensorboard.backend.event_processing import event_accumulator
+        except ImportError:
+            raise UserError(
+                "rows: {from: tensorboard} is read with the package tensorboard, which is not "
+                "installed here: pip install tensorboard"
+            ) from None
+        self.accumulator = event_accumulator.EventAccumulator
+        self.taken, self.folders = taken, folders
+        self.open: dict[Path, Any] = {}
+        self.told: dict[tuple[Path, str], int] = {}
+        """How many events of each metric were taken, by folder."""
+        self.waiting: dict[int, Row] = {}
+        self.latest: dict[str, int] = {}
+
+    def news(self, ended: bool = False) -> Iterator[Row]:
+        """Yields the rows that are complete, in the order of their steps."""
+        for folder in self.folders:
+            for file in sorted(folder.rglob("events.out.tfevents.*")):
+                if file.parent not in self.open:
+                    self.open[file.parent] = self.accumulator(
+                        str(file.parent), size_guidance={"scalars": 0}
+                    )
+        for place, events in self.open.items():
+            events.Reload()
+            tags = events.Tags()["scalars"]
+            self.taken.left_alone |= {*tags} - {*self.taken.rows.theirs.values()}
+            for name, tag in self.taken.rows.theirs.items():
+                every = events.Scalars(tag) if tag in tags else []
+                before = self.told.get((place, name), 0)
+                self.told[place, name] = len(every)
+                for event in every[before:]:
+                    self.waiting.setdefault(event.step, {"step": event.step})[name] = event.value
+                    self.latest[name] = event.step
+        complete = min(self.latest.values(), default=-1)
+        if len(self.latest) < len(self.taken.rows.theirs):
+            complete = -1
+        for step in sorted(self.waiting):
+            if ended or step <= complete:
+                yield self.waiting.pop(step)
+
+
+class Steps:
+    """Puts together what was told of one step in several rows. A step is given once a later one has
+    begun, or at the end."""
+
+    def __init__(self) -> None:
+        self.waiting: Row = {}
+        self.count = 0
+
+    def add(self, row: Row) -> Iterator[Row]:
+        """Takes a row, which counts as the n-th where it has no step. Yields the step that is over
+        now, if one is."""
+        self.count += 1
+        row = {"step": self.count, **row}
+        if self.waiting and self.waiting["step"] == row["step"]:
+            self.waiting |= row
+            return
+        yield from self.end()
+        self.waiting = row
+
+    def end(self) -> Iterator[Row]:
+        """Yields the step that waits, if one does."""
+        row, self.waiting = self.waiting, {}
+        if row:
+            yield row

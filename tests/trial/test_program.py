@@ -16,9 +16,9 @@ from sweepd.grid.placement import Resources
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.store.store import Store
-from sweepd.trial import guard
 from sweepd.trial import program as programs
 from sweepd.trial.attempt import Attempt
+from sweepd.trial.workplace import guarded
 
 PYTHON = sys.executable
 GRID = """
@@ -286,7 +286,7 @@ def test_nothing_of_it_outlives_its_worker(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     (tmp_path / "mine.py").write_text(ORPHANS)
-    command = [PYTHON, guard.__file__, "30", str(scratch), PYTHON, "-u", str(tmp_path / "mine.py")]
+    command = guarded(30, scratch, tmp_path, (), (), [PYTHON, "-u", str(tmp_path / "mine.py")])
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin and process.stdout
     started = int(process.stdout.readline().split()[1].rstrip(b","))

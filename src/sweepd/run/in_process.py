@@ -13,6 +13,7 @@ import traceback
 from bdb import BdbQuit
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import torch
 
@@ -20,13 +21,14 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Placement
 from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
-from sweepd.run.own_code import as_launched
+from sweepd.run.own_code import as_launched, launch_copy
 from sweepd.run.rules import GivingUp
 from sweepd.run.runner import Bundle, Listener
 from sweepd.search.base import Search
 from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
+from sweepd.trial.workplace import LaunchCopy
 
 SLICE_SECONDS = 1.0
 """The seconds that a trial trains between two reports. An interruption is heard between them."""
@@ -64,20 +66,19 @@ def run(
     torch.set_num_threads(max(1, int(per_trial.cpus)))
     device = "cuda" if per_trial.gpus else "cpu"
     rules = GivingUp(grid, trials, search.in_full)
+    codes = search.plan.codes
     classes = tuple(dict.fromkeys(trial.classes for trial in trials))
     try:
         with ExitStack() as held:
-            base = None
+            base: Path | None = None
+            copy: LaunchCopy | None = None
             while not stopping.is_set() and (bundle := Bundle.next(search, launch)):
                 for trial, number in zip(bundle.trials, bundle.attempts, strict=True):
-                    if base is None or trial.program:  # whose files each trial reads anew
+                    if trial.program and not (copy or trial.program.in_place):
+                        copy = launch_copy(grid.name, grid.base, codes, store, launch)
+                    if base is None:
                         base, changed = as_launched(
-                            grid.name,
-                            (trial.classes,) if trial.program else classes,
-                            grid.base,
-                            search.plan.codes,
-                            store,
-                            held,
+                            grid.name, classes, grid.base, codes, store, held
                         )
                     attempt = OpenAttempt(
                         store,
@@ -89,6 +90,7 @@ def run(
                         grid.checkpoint_seconds,
                         per_trial,
                         grid.hang_seconds,
+                        launch_copy=copy,
                     )
                     if changed:
                         attempt.note(changed)

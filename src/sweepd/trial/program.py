@@ -19,19 +19,21 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from sweepd.errors import UserError
+from sweepd.grid.fingerprint import program_files
 from sweepd.grid.placement import Resources
 from sweepd.grid.program import Value
 from sweepd.grid.trials import Trial
 from sweepd.limits import LARGEST_INT
 from sweepd.trial import guard
-from sweepd.trial.output import Output, json_rows
+from sweepd.trial.output import LIKE_PYTHON, MOST_SHOWN, Output, json_rows
 from sweepd.trial.runs import Check, Result, StepRow
 from sweepd.trial.user_values import TOTAL, Unusable, numbers, shown
+from sweepd.trial.workplace import LaunchCopy, Workplace, guarded, matches, name_of
 
 ROWS = "SWEEPD_ROWS"
 """The environment variable with the file to which `sweepd.report` writes rows."""
@@ -46,6 +48,10 @@ STILL_SECONDS = 0.3
 """The seconds for which a mark, which may be being written, must not change."""
 LAST_LINES = 50
 """The number of lines of output that tell why a program failed."""
+KEPT_BYTES = 2**20
+"""The largest file that is kept where a grid does not say what to keep, in bytes."""
+MOST_NAMES = 10
+"""The most files that the log names of those that are kept, and of those that are deleted."""
 MOST_TOLD = 8_000
 """The most characters of its last lines that an error tells."""
 
@@ -56,18 +62,31 @@ def note(line: str) -> None:
 
 
 class ProgramRun:
-    """One process of a trial's program (see `runs.Run`). It starts with the first step, in the
-    folder `base`. hang_seconds: how long it may print nothing; 0 means for ever. Raises UserError
+    """One process of a trial's program (see `runs.Run`). It starts with the first step, in its
+    `Workplace`. hang_seconds: how long it may print nothing; 0 means for ever. Raises UserError
     where the program fails, hangs, or prints a row that cannot be used."""
 
-    def __init__(self, trial: Trial, base: Path, resources: Resources, hang_seconds: float) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        base: Path,
+        resources: Resources,
+        hang_seconds: float,
+        address: str = "",
+        launch_copy: LaunchCopy | None = None,
+    ) -> None:
+        """address: the store's, since each store may run the trial. launch_copy: the launch's copy
+        of the grid's folder, or None to make one."""
         assert trial.program is not None
-        self.trial, self.program, self.base = trial, trial.program, base
+        self.trial, self.program = trial, trial.program
         self.resources, self.hang_seconds = resources, hang_seconds
-        self.scratch = TemporaryDirectory(prefix="sweepd-program-")
-        self.folder = Path(self.scratch.name, "dir")
+        self.own_copy: LaunchCopy | None = None
+        if not (launch_copy or self.program.in_place):
+            self.own_copy = launch_copy = LaunchCopy.of(base, name_of(address, trial.id))
+        name = f"{trial.id}-{name_of(address)}"
+        self.place = Workplace(name, base, None if self.program.in_place else launch_copy)
+        self.folder = self.place.dir
         """`{dir}`: what the program keeps. Beside it is the file of `sweepd.report`."""
-        self.folder.mkdir()
         self.reports: IO[bytes] | None = None
         self.guard: subprocess.Popen[bytes] | None = None
         self.output = Output({})
@@ -93,6 +112,11 @@ class ProgramRun:
         """The marks as they were looked at last, when that was, and since when they are so."""
         self.kept: tuple[Any, ...] = ()
         """The marks as they were at the last snapshot, or at the start."""
+        self.began = time.time_ns()
+        self.stopped_itself = False
+        """Whether the program has ended without being asked to."""
+        self.unlike = ""
+        """A line that looks like a row and is none."""
 
     @property
     def train_flops(self) -> float | None:
@@ -148,7 +172,7 @@ class ProgramRun:
             "gpus": math.ceil(self.resources.gpus),
         }
         command = self.program.arguments(self.trial.values.loop, given)
-        rows = Path(self.scratch.name, "rows")
+        rows = self.place.folder / "rows"
         rows.touch()
         self.reports = rows.open("rb")
         # Ray's own settings are not the program's, which may use a Ray of its own. Programs of
@@ -157,20 +181,24 @@ class ProgramRun:
         paths = (str(Path(sys.executable).parent), os.environ.get("PATH"))
         path = os.pathsep.join(filter(None, paths))
         environment = {**ours, ROWS: str(rows), "PYTHONUNBUFFERED": "1", "PATH": path}
+        environment["PWD"] = str(self.place.cwd)
+        if environment.get("PYTHONBREAKPOINT", "").startswith("ray."):  # which would wait for ever
+            del environment["PYTHONBREAKPOINT"]
         if not self.resources.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""
         self.kept = self.seen = self._marks()
         self.before, self.started = self.seconds, time.monotonic()
         self.heard = self.started
-        guarded = [sys.executable, "-I", "-S", guard.__file__, str(GRACE_SECONDS)]
+        place = self.place
+        locks = [place.lock, *([place.copy.lock] if place.copy else [])]
         self.guard = subprocess.Popen(
-            [*guarded, self.scratch.name, *command],
-            cwd=self.base,
+            guarded(GRACE_SECONDS, place.folder, place.cwd, locks, place.overlays, command),
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            pass_fds=locks,
         )
         assert self.guard.stdout and self.guard.stderr
         self.output = Output({"stdout": self.guard.stdout, "stderr": self.guard.stderr})
@@ -192,6 +220,8 @@ class ProgramRun:
             return None
         if printed.source == "stdout":
             self.rows += json_rows(printed.text)
+            if not self.unlike and LIKE_PYTHON.search(printed.text):
+                self.unlike = printed.text
         if self.rows:
             return self._row(self.rows.popleft())
         if printed.logged is not None:
@@ -228,7 +258,10 @@ class ProgramRun:
             self.score, self.tested = scores, test
         self.step = step
         if bad := [name for name, value in scores.items() if not math.isfinite(value)]:
-            message = f"reported {bad[0]} = {row[bad[0]]} at step {step}"
+            good = self.checks[-1] if self.checks else None
+            told = ", ".join(f"{k} {v:.4g}" for k, v in good.scores.items()) if good else ""
+            before = f"the last good row: step {good.step}: {told}" if good else "no row before it"
+            message = f"reported {bad[0]} = {row[bad[0]]} at step {step}; {before}"
             self.result = Result("diverged", error=f"{self.program.command}: {message}")
         if step == last:
             return ""
@@ -242,6 +275,7 @@ class ProgramRun:
         """Takes in the end of the program. Raises UserError where it failed."""
         assert self.guard is not None
         if code := self.guard.wait():
+            code = code if code > 0 else 128 - code
             by = f"exit code {code}"
             if code > 128 and code - 128 in list(signal.Signals):
                 by += f", by {signal.Signals(code - 128).name}"
@@ -253,6 +287,7 @@ class ProgramRun:
                 f'it printed no row; print one a line on stdout, as {{"step": 1, {metrics}}}, or '
                 "call sweepd.report"
             )
+        self.stopped_itself = True
         self.result = self._completed()
 
     def _failure(self, what: str) -> UserError:
@@ -333,6 +368,50 @@ class ProgramRun:
         self.score, self.tested = state["score"], state["tested"]
         self.seconds, self.parent, self.marks = state["seconds"], state["parent"], state["marks"]
 
+    def written(self) -> tuple[dict[str, Path], dict[str, int]]:
+        """Returns what the program has written by relative paths, by these: the files that are kept
+        with where they lie, and the sizes of those that are deleted, in bytes."""
+        kept, deleted = {}, {}
+        for name, path in self.place.written():
+            size = path.stat().st_size
+            if self.program.keep is None:
+                keeps = size <= KEPT_BYTES
+            else:
+                keeps = any(matches(name, pattern) for pattern in self.program.keep)
+            if keeps:
+                kept[name] = path
+            else:
+                deleted[name] = size
+        return kept, deleted
+
+    def conclude(self) -> dict[str, Path]:
+        """Adds to the result what people should know of how it came about. Returns the files that
+        are kept, as `written` does."""
+        assert self.result is not None
+        notes, steps = [self.result.error] if self.result.error else [], self.trial.train.steps
+        if self.result.status == "completed" and self.stopped_itself and steps > self.step:
+            notes.append(f"it ended with exit code 0 at step {self.step:g} of {steps:g}")
+        if self.unlike:
+            notes.append(
+                f"a line of its output looks like a row and is no JSON: {self.unlike[:MOST_SHOWN]}"
+            )
+        if self.place.copy:
+            changed = self.place.copy.changed(self.began)
+            code = program_files(self.program.where, self.place.base) if changed else {}
+            if names := [name for name in changed if name not in code]:
+                more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+                notes.append(
+                    f"{self.place.base / names[0]}{more} changed while it ran: where the program "
+                    "wrote there, by an absolute path or a link, its trials share the file"
+                )
+        kept, deleted = self.written()
+        for what, names in (("kept", [*kept]), ("deleted", [*deleted])):
+            if names:
+                more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+                note(f"{what} of what it wrote: {', '.join(names[:MOST_NAMES])}{more}")
+        self.result = replace(self.result, error="; ".join(notes) or None)
+        return kept
+
     def stop(self) -> list[StepRow]:
         """Ends the program, by force in the end. Returns the rows that it still had to tell."""
         if self.guard is None or self.guard.poll() is not None:
@@ -357,4 +436,6 @@ class ProgramRun:
         self.stop()
         if self.reports:
             self.reports.close()
-        self.scratch.cleanup()
+        self.place.close()
+        if self.own_copy:
+            self.own_copy.close()

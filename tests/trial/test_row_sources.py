@@ -11,9 +11,15 @@ import pytest
 
 from sweepd.errors import UserError
 from sweepd.grid.rows import Rows
-from sweepd.trial.row_sources import Files, Row, Steps, Taken
+from sweepd.trial.row_sources import Files, Row, Steps, Taken, Written
 
 STAND_INS = Path(__file__).parents[2] / "src" / "sweepd" / "trial" / "stand_ins"
+
+
+def written(folder: Path) -> Written:
+    return lambda: [
+        (str(path.relative_to(folder)), path) for path in folder.rglob("*") if path.is_file()
+    ]
 
 
 def taken(block: dict[str, Any], *names: str) -> Taken:
@@ -49,7 +55,7 @@ def test_the_last_number_at_the_end_counts() -> None:
 def test_csv_is_read_as_it_grows_also_with_a_new_column(tmp_path: Path) -> None:
     """Lightning writes its file anew where a metric comes later."""
     told = taken({"from": "*.csv", "metrics": {"acc": "test/Accuracy_epoch"}})
-    files = Files(told, (tmp_path,))
+    files = Files(told, written(tmp_path))
     path = tmp_path / "metrics.csv"
     assert not list(files.news())
     path.write_text("step,loss\n1,0.5\n2,0.4\n3,0.")
@@ -62,11 +68,11 @@ def test_csv_is_read_as_it_grows_also_with_a_new_column(tmp_path: Path) -> None:
 def test_a_file_that_is_no_csv_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,2,3\n4\n")
     with pytest.raises(UserError, match=r"a\.csv cannot be read as CSV"):
-        list(Files(taken({"from": "a.csv"}), (tmp_path,)).news())
+        list(Files(taken({"from": "a.csv"}), written(tmp_path)).news())
 
 
 def test_lines_of_json_in_a_file_of_its_own(tmp_path: Path) -> None:
-    files = Files(taken({"from": "logs/*.jsonl", "step": "global_step"}), (tmp_path,))
+    files = Files(taken({"from": "logs/*.jsonl", "step": "global_step"}), written(tmp_path))
     (tmp_path / "logs").mkdir()
     path = tmp_path / "logs" / "train.jsonl"
     path.write_text('{"global_step": 1, "loss": 2, "acc": 0}\n{"global_step": 2, "lo')

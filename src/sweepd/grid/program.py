@@ -27,6 +27,7 @@ from sweepd.grid.axes import TextNone, has_keys, scalar
 from sweepd.grid.fingerprint import trial_code
 from sweepd.grid.metrics import Better
 from sweepd.grid.registry import Parameter
+from sweepd.grid.rows import Rows, faults
 from sweepd.grid.yamlfile import Document, Keys, shown
 
 KEYS = {
@@ -38,6 +39,7 @@ KEYS = {
     "files": Parameter(str, ()),
     "keep": Parameter(str, ()),
     "in_place": Parameter(bool, False),
+    "rows": Parameter(dict, None),
 }
 """The keys of a program's block that are none of its fields."""
 GIVEN = ("seed", "dir", "cpus", "gpus")
@@ -78,6 +80,10 @@ class Program:
         """The patterns of the files that are kept; None for small ones."""
         self.in_place: bool = block.get("in_place", False)
         """Whether it runs in the grid's folder itself."""
+        self.rows: Rows | None = None
+        """Where it tells its numbers; None for rows as docs/program.md has them."""
+        if "rows" in block:
+            self.rows = Rows.of(block["rows"], self.metrics)
         self.derived = {name: text[1:-1] for name, text in block.items() if name not in KEYS}
 
     @cached_property
@@ -252,6 +258,9 @@ def _misread(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         texts = raw.get(name, [])
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             yield name, f"{shown(texts)}: write a list, such as {example}"
+    if "rows" in raw and not metrics.fault(raw.get("metrics")):
+        for fault in faults(raw["rows"], metrics.directions(raw["metrics"])):
+            yield "rows", fault
     if not isinstance(raw.get("in_place", False), bool):
         yield "in_place", f"{shown(raw['in_place'])}: write true or false"
 

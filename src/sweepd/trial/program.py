@@ -31,6 +31,7 @@ from sweepd.grid.trials import Trial
 from sweepd.limits import LARGEST_INT
 from sweepd.trial import guard
 from sweepd.trial.output import LIKE_PYTHON, MOST_SHOWN, Output, json_rows
+from sweepd.trial.row_sources import STAND_INS, Source
 from sweepd.trial.runs import Check, Result, StepRow
 from sweepd.trial.user_values import TOTAL, Unusable, numbers, shown
 from sweepd.trial.workplace import LaunchCopy, Workplace, guarded, matches, name_of
@@ -117,6 +118,10 @@ class ProgramRun:
         """Whether the program has ended without being asked to."""
         self.unlike = ""
         """A line that looks like a row and is none."""
+        self.source: Source | None = None
+        """Where the grid says that its rows are."""
+        if self.program.rows:
+            self.source = Source(self.program.rows, self._files)
 
     @property
     def train_flops(self) -> float | None:
@@ -182,6 +187,9 @@ class ProgramRun:
         path = os.pathsep.join(filter(None, paths))
         environment = {**ours, ROWS: str(rows), "PYTHONUNBUFFERED": "1", "PATH": path}
         environment["PWD"] = str(self.place.cwd)
+        if self.program.rows and self.program.rows.source == "wandb":
+            before = environment.get("PYTHONPATH")
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(STAND_INS), before)))
         if environment.get("PYTHONBREAKPOINT", "").startswith("ray."):  # which would wait for ever
             del environment["PYTHONBREAKPOINT"]
         if not self.resources.gpus:
@@ -211,13 +219,24 @@ class ProgramRun:
         line = self.reports.readline()
         if line.endswith(b"\n"):
             self.heard = time.monotonic()
-            return self._row(json.loads(line))
+            if not self.source:
+                return self._row(json.loads(line))
+            self.rows += self.source.of_values(json.loads(line))
+            return ""
         self.reports.seek(at)  # a row may be being written
         if self.rows:
             return self._row(self.rows.popleft())
         printed = self.output.next(LOOK_SECONDS)
+        if self.source:
+            self.rows += self.source.of_files()
         if printed is None:
-            return None
+            return self._last_row() if self.source and not self.output.open else None
+        if self.source:  # its rows are lines for people, too, and stay in the log
+            self.rows += self.source.of_line(printed.source, printed.text)
+            if printed.logged is not None:
+                self.last.append(printed.logged)
+                note(printed.logged)
+            return self._row(self.rows.popleft()) if self.rows else printed.text
         if printed.source == "stdout":
             self.rows += json_rows(printed.text)
             if not self.unlike and LIKE_PYTHON.search(printed.text):
@@ -228,6 +247,25 @@ class ProgramRun:
             self.last.append(printed.logged)
             note(printed.logged)
         return printed.text
+
+    def _last_row(self) -> StepRow | str | None:
+        """Takes what the rows of the grid's own source still hold once the program has ended."""
+        assert self.source is not None
+        self.rows += self.source.end(self.step, self.trial.train.steps)
+        self.unlike = self.unlike or self.source.taken.unlike
+        return self._row(self.rows.popleft()) if self.rows else None
+
+    def _files(self) -> Iterator[tuple[str, Path]]:
+        """Yields the files that the program has written: the name of each, and where it lies."""
+        for path in self.folder.rglob("*"):
+            if path.is_file():
+                yield str(path.relative_to(self.folder)), path
+        if not self.program.in_place:
+            yield from self.place.written()
+            return
+        for path in self.place.cwd.rglob("*"):
+            if path.is_file() and path.stat().st_mtime_ns >= self.began:
+                yield str(path.relative_to(self.place.cwd)), path
 
     def _row(self, row: dict[str, Any]) -> StepRow | str:
         """Takes in a row. Returns it, or a text where it adds no step."""
@@ -242,7 +280,10 @@ class ProgramRun:
         # An infinite share is out of its range, too. What is not finite has diverged all the same.
         nearer = {k: math.nan if v in (math.inf, -math.inf) else v for k, v in row.items()}
         try:
-            scores = numbers(self, "row", nearer, self.trial.metrics, [TOTAL])
+            if self.source:  # a row may have some of the metrics
+                scores = numbers(self, "row", nearer, (), [*self.trial.metrics, TOTAL])
+            else:
+                scores = numbers(self, "row", nearer, self.trial.metrics, [TOTAL])
         except Unusable as error:
             raise UserError(f"{the_row} {error.message.partition(' ')[2]}") from None
         step, last = int(step), self.step
@@ -254,7 +295,9 @@ class ProgramRun:
             raise UserError(
                 f"{the_row} comes after step {last}; of several processes let one report"
             )
-        if test or not self.tested:
+        if self.source:
+            self.score = {**self.score, **scores}
+        elif test or not self.tested:
             self.score, self.tested = scores, test
         self.step = step
         if bad := [name for name, value in scores.items() if not math.isfinite(value)]:
@@ -281,6 +324,8 @@ class ProgramRun:
                 by += f", by {signal.Signals(code - 128).name}"
                 by += ": memory may have run out" if code == guard.KILLED else ""
             raise self._failure(f"it ended with {by}")
+        if self.source and (missing := [n for n in self.trial.metrics if n not in self.score]):
+            raise self._failure(self.source.taken.silent(missing))
         if not self.score:
             metrics = ", ".join(f'"{name}": …' for name in self.trial.metrics)
             raise self._failure(

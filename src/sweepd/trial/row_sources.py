@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,21 @@ import pyarrow.csv
 from sweepd.errors import UserError
 from sweepd.grid.rows import Rows, number
 from sweepd.trial.output import CONTROLS, MOST_SHOWN, json_objects
+from sweepd.trial.workplace import matches
 
 Row = dict[str, Any]
+Written = Callable[[], Iterable[tuple[str, Path]]]
+"""Gives the files that a program has written: the name of each, and where it lies."""
+EVENTS = "events.out.tfevents."
+"""What the names of TensorBoard's files hold."""
+
+
+STAND_INS = Path(__file__).parent / "stand_ins"
+"""The folder of what stands in for packages in a program: `wandb`."""
+MOST_NAMED = 20
+"""The most names that a message lists."""
+LOOK_SECONDS = 1.0
+"""The seconds after which files are looked at again."""
 
 
 class Taken:
@@ -63,6 +77,17 @@ class Taken:
         else:
             yield row
 
+    def silent(self, missing: Sequence[str]) -> str:
+        """Returns why a trial without some metrics has failed, in words."""
+        what = f"nothing told {' and '.join(missing)}: `rows` looks in {self.rows.source}"
+        if names := [self.rows.theirs[n] for n in missing if self.rows.theirs.get(n, n) != n]:
+            what += f" for {', '.join(names)}"
+        if self.left_alone:
+            what += f"; there are {', '.join(sorted(self.left_alone)[:MOST_NAMED])}"
+        if self.unlike:
+            what += f"; a line looks like a row and is none: {self.unlike}"
+        return what
+
     def end_of(self, line: str) -> None:
         """Looks for the numbers that are told once, at the end: the last one counts."""
         plain = CONTROLS.sub("", line)
@@ -85,27 +110,29 @@ def flat(values: Mapping[str, Any], before: str = "") -> Row:
 
 
 class Files:
-    """Files that a program writes while it runs, looked for in folders by a pattern of their name.
-    Only what has come since the last look is taken. A file may be written anew with more columns,
-    as Lightning's logger does, as long as its rows stay."""
+    """Files that a program writes while it runs, with a name that the grid's `rows` describe. Only
+    what has come since the last look is taken. A file may be written anew with more columns, as
+    Lightning's logger does, as long as its rows stay."""
 
-    def __init__(self, taken: Taken, folders: tuple[Path, ...]) -> None:
-        self.taken, self.folders = taken, folders
+    def __init__(self, taken: Taken, written: Written) -> None:
+        self.taken, self.written = taken, written
         self.seen: dict[Path, tuple[int, int]] = {}
         """The time and the size of each file as it was looked at last."""
         self.rows: dict[Path, int] = {}
         """How many of the rows, or lines, of each file were taken."""
 
-    def news(self) -> Iterator[Row]:
-        """Yields the rows that have come. Raises UserError for a file that is no CSV."""
-        for folder in self.folders:
-            for path in sorted(folder.glob(self.taken.rows.source)):
-                stat = path.stat()
-                state = stat.st_mtime_ns, stat.st_size
-                if path.is_file() and self.seen.get(path) != state:
-                    self.seen[path] = state
-                    whole = path.read_bytes()
-                    yield from self._read(path, whole[: whole.rfind(b"\n") + 1])
+    def news(self, ended: bool = False) -> Iterator[Row]:
+        """Yields the rows that have come. ended: whether a last line may lack its end. Raises
+        UserError for a file that is no CSV."""
+        for name, path in sorted(self.written()):
+            if not matches(name, self.taken.rows.source):
+                continue
+            status = path.stat()
+            state = status.st_mtime_ns, status.st_size
+            if ended or self.seen.get(path) != state:
+                self.seen[path] = state
+                whole = path.read_bytes()
+                yield from self._read(path, whole if ended else whole[: whole.rfind(b"\n") + 1])
 
     def _read(self, path: Path, text: bytes) -> Iterator[Row]:
         before = self.rows.get(path, 0)
@@ -123,7 +150,7 @@ class Files:
 
 def csv_rows(path: Path, text: bytes) -> list[Row]:
     """Returns the rows of a CSV file with a header. Raises UserError where it is none."""
-    if text.count(b"\n") < 2:
+    if text.strip().count(b"\n") < 1:
         return []
     options = pa.csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",")
     try:
@@ -138,7 +165,7 @@ class TensorBoard:
     """TensorBoard's event files below some folders, read with TensorBoard's own reader. A step is
     given once each metric has gone beyond it, or at the end."""
 
-    def __init__(self, taken: Taken, folders: tuple[Path, ...]) -> None:
+    def __init__(self, taken: Taken, written: Written) -> None:
         try:
             from tensorboard.backend.event_processing import event_accumulator
         except ImportError:
@@ -147,29 +174,27 @@ class TensorBoard:
                 "installed here: pip install tensorboard"
             ) from None
         self.accumulator = event_accumulator.EventAccumulator
-        self.taken, self.folders = taken, folders
+        self.taken, self.written = taken, written
         self.open: dict[Path, Any] = {}
+        """What reads each file."""
         self.told: dict[tuple[Path, str], int] = {}
-        """How many events of each metric were taken, by folder."""
+        """How many events of each metric were taken, by file."""
         self.waiting: dict[int, Row] = {}
         self.latest: dict[str, int] = {}
 
     def news(self, ended: bool = False) -> Iterator[Row]:
         """Yields the rows that are complete, in the order of their steps."""
-        for folder in self.folders:
-            for file in sorted(folder.rglob("events.out.tfevents.*")):
-                if file.parent not in self.open:
-                    self.open[file.parent] = self.accumulator(
-                        str(file.parent), size_guidance={"scalars": 0}
-                    )
-        for place, events in self.open.items():
+        for name, path in sorted(self.written()):
+            if EVENTS in name and path not in self.open:
+                self.open[path] = self.accumulator(str(path), size_guidance={"scalars": 0})
+        for path, events in self.open.items():
             events.Reload()
             tags = events.Tags()["scalars"]
             self.taken.left_alone |= {*tags} - {*self.taken.rows.theirs.values()}
             for name, tag in self.taken.rows.theirs.items():
                 every = events.Scalars(tag) if tag in tags else []
-                before = self.told.get((place, name), 0)
-                self.told[place, name] = len(every)
+                before = self.told.get((path, name), 0)
+                self.told[path, name] = len(every)
                 for event in every[before:]:
                     self.waiting.setdefault(event.step, {"step": event.step})[name] = event.value
                     self.latest[name] = event.step
@@ -205,3 +230,51 @@ class Steps:
         row, self.waiting = self.waiting, {}
         if row:
             yield row
+
+
+class Source:
+    """All that a program tells by the `rows` of its grid, put together to one row a step."""
+
+    def __init__(self, rows: Rows, written: Written) -> None:
+        """written: gives the files that the program has written."""
+        self.rows, self.taken, self.steps = rows, Taken(rows), Steps()
+        self.looked = 0.0
+        self.ended = False
+        self.files: Files | TensorBoard | None = None
+        if rows.source == "tensorboard":
+            self.files = TensorBoard(self.taken, written)
+        elif not rows.outputs and rows.source != "wandb":
+            self.files = Files(self.taken, written)
+
+    def of_line(self, output: str, line: str) -> Iterator[Row]:
+        """Yields the rows that are complete with a line of an output, `stdout` or `stderr`."""
+        if output in self.rows.outputs:
+            for row in self.taken.of_line(line):
+                yield from self.steps.add(row)
+        self.taken.end_of(line)
+
+    def of_values(self, values: Mapping[str, Any]) -> Iterator[Row]:
+        """Yields the rows that are complete with what `wandb.log` or `sweepd.report` told."""
+        for row in self.taken.of_values(values):
+            yield from self.steps.add(row)
+
+    def of_files(self) -> Iterator[Row]:
+        """Yields the rows that have come in files, if it is time to look."""
+        if self.files and time.monotonic() - self.looked >= LOOK_SECONDS:
+            self.looked = time.monotonic()
+            for row in self.files.news():
+                yield from self.steps.add(row)
+
+    def end(self, reached: int, budget: int) -> Iterator[Row]:
+        """Yields the last rows, once the program has ended, and nothing after that. What it told
+        once at the end stands at the step that it has reached, or else at its budget of steps."""
+        if self.ended:
+            return
+        self.ended = True
+        if self.files:
+            for row in self.files.news(ended=True):
+                yield from self.steps.add(row)
+        last = self.steps.waiting.get("step", 0)
+        yield from self.steps.end()
+        if self.taken.final:
+            yield {"step": max(reached, last) or budget or 1, "test": True, **self.taken.final}

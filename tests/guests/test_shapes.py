@@ -1,0 +1,215 @@
+"""Training scripts in the shapes that people write them in, each swept as it is: no line of it is
+there for sweepd. `rows:` of the grid says where it tells its numbers."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from inprocess import sweepd
+
+LEARN = """
+def learn(width, steps=3):
+    for step in range(1, steps + 1):
+        yield step, 1 / (step * width), min(1.0, step * width / 12)
+"""
+"""What all of them train: after three steps a width of 2 has acc .5, and one of 8 has 1."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    files: dict[str, str]
+    program: str
+    rows: dict[str, Any] | None
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+ARGPARSE = """
+import argparse
+from learn import learn
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int)
+options = parser.parse_args()
+"""
+SHAPES = {
+    "argparse with lines of text": Shape(
+        {
+            "train.py": ARGPARSE + "for step, loss, acc in learn(options.width):\n"
+            '    print(f"step {step}: lr 1e-3, loss {loss:.6f}, acc {acc:.2%}")\n'
+        },
+        "python train.py --width {width}",
+        {"pattern": "step {step}: .*loss {loss}, acc {acc}"},
+    ),
+    "click": Shape(
+        {
+            "train.py": "import click\nfrom learn import learn\n"
+            "@click.command()\n@click.option('--width', type=int)\ndef main(width):\n"
+            "    for step, loss, acc in learn(width):\n"
+            "        click.secho(f'[{step}] loss={loss} | acc={acc}', fg='green', color=True)\n"
+            "main()\n"
+        },
+        "python train.py --width {width}",
+        {"pattern": "[{step}] loss={loss} | acc={acc}"},
+    ),
+    "absl, whose log is on stderr": Shape(
+        {
+            "train.py": "from absl import app, flags, logging\nfrom learn import learn\n"
+            "WIDTH = flags.DEFINE_integer('width', 1, '')\ndef main(_):\n"
+            "    for step, loss, acc in learn(WIDTH.value):\n"
+            "        logging.error('step %d loss %g acc %g', step, loss, acc)\napp.run(main)\n"
+        },
+        "python train.py --width={width}",
+        {"from": "stderr", "pattern": "step {step} loss {loss} acc {acc}"},
+    ),
+    "key=value, with JSON in a file": Shape(
+        {
+            "train.py": "import json, os, sys\nfrom learn import learn\n"
+            "config = dict(word.split('=', 1) for word in sys.argv[1:])\n"
+            "os.makedirs('outputs/logs', exist_ok=True)\n"
+            "with open('outputs/logs/metrics.jsonl', 'w') as file:\n"
+            "    for step, loss, acc in learn(int(config['model.width'])):\n"
+            "        row = {'global_step': step, 'eval': {'loss': loss, 'acc': acc}, 'tokens': 9}\n"
+            "        file.write(json.dumps(row) + '\\n')\n"
+        },
+        "python train.py model.width={width} run.dir={dir}",
+        {
+            "from": "outputs/logs/*.jsonl",
+            "step": "global_step",
+            "metrics": {"acc": "eval/acc", "loss": "eval/loss"},
+        },
+    ),
+    "a module of a package": Shape(
+        {
+            "pkg/__init__.py": "",
+            "pkg/learn.py": LEARN,
+            "pkg/train.py": ARGPARSE.replace("from learn", "from pkg.learn")
+            + "for step, loss, acc in learn(options.width):\n"
+            "    print(f'Step {step:05d} | Validation loss: {loss:.4f} | acc {acc}')\n",
+        },
+        "python -m pkg.train --width {width}",
+        {"pattern": "Step {step} | Validation loss: {loss} | acc {acc}"},
+    ),
+    "a live bar on stdout, then one number": Shape(
+        {
+            "train.py": ARGPARSE + "for step, loss, acc in learn(options.width):\n"
+            "    print(f'\\r{step * 33}%|###   | {step}/3 [00:01<00:02, 3.1it/s]', end='')\n"
+            "print(f'\\nval_loss: {loss:.6f}\\nNetwork score: {acc}')\n"
+        },
+        "python train.py --width {width}",
+        {"final": {"loss": "val_loss: {loss}", "acc": "Network score: {acc}"}},
+    ),
+    "CSV as Lightning writes it": Shape(
+        {
+            "train.py": ARGPARSE + "import os\nos.makedirs('lightning_logs/version_0')\nrows = []\n"
+            "for step, loss, acc in learn(options.width):\n"
+            "    rows += [f'{step},{step},{loss},', f'{step},{step},,{acc}']\n"
+            "    with open('lightning_logs/version_0/metrics.csv', 'w') as file:\n"
+            "        file.write('\\n'.join(['epoch,step,train loss,test/Accuracy_epoch', *rows]))\n"
+        },
+        "python train.py --width {width}",
+        {
+            "from": "lightning_logs/*/metrics.csv",
+            "metrics": {"acc": "test/Accuracy_epoch", "loss": "train loss"},
+        },
+    ),
+    "wandb.log without a step": Shape(
+        {
+            "train.py": ARGPARSE
+            + "import wandb\nrun = wandb.init(project='mine', config=vars(options))\n"
+            "for step, loss, acc in learn(options.width):\n"
+            "    wandb.log({'train/loss': loss, 'lr': 0.1})\n"
+            "    wandb.log({'val/acc': acc, 'table': wandb.Table(columns=['a'])})\n"
+            "wandb.finish()\n"
+        },
+        "python train.py --width {width}",
+        {"from": "wandb", "metrics": {"acc": "val/acc", "loss": "train/loss"}},
+    ),
+    "TensorBoard": Shape(
+        {
+            "train.py": ARGPARSE + "from torch.utils.tensorboard import SummaryWriter\n"
+            "with SummaryWriter('runs/first') as writer:\n"
+            "    for step, loss, acc in learn(options.width):\n"
+            "        writer.add_scalar('train/loss', loss, step)\n"
+            "        writer.add_scalar('valid/acc', acc, step)\n"
+        },
+        "python train.py --width {width}",
+        {"from": "tensorboard", "metrics": {"acc": "valid/acc", "loss": "train/loss"}},
+    ),
+    "a shell script around Python": Shape(
+        {
+            "train.py": ARGPARSE + "for step, loss, acc in learn(options.width):\n"
+            "    print(f'{step} {loss} {acc}')\n",
+            "job.sh": 'set -e\necho "begin"\npython train.py --width "$1" 2>&1 | tee log.txt\n',
+        },
+        "bash job.sh {width}",
+        {"pattern": r"^(?P<step>\d+) (?P<loss>\S+) (?P<acc>\S+)$"},
+        {"files": ["train.py", "learn.py"]},
+    ),
+    "torchrun with two processes": Shape(
+        {
+            "train.py": ARGPARSE
+            + "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
+            "for step, loss, acc in learn(options.width):\n"
+            "    dist.barrier()\n"
+            "    if dist.get_rank() == 0:\n"
+            "        print(f'iter {step}: loss {loss:.6f} acc {acc:.6f}', flush=True)\n"
+            "dist.destroy_process_group()\n"
+        },
+        "torchrun --nproc-per-node 2 --standalone --log-dir {dir}/logs --tee 3 train.py "
+        "--width {width}",
+        {"pattern": "iter {step}: loss {loss} acc {acc}"},
+    ),
+    "JSON lines, as without `rows`": Shape(
+        {
+            "train.py": ARGPARSE + "import json\nfor step, loss, acc in learn(options.width):\n"
+            "    print(json.dumps({'step': step, 'loss': loss, 'acc': acc}))\n"
+        },
+        "python train.py --width {width}",
+        None,
+    ),
+}
+
+
+def swept(folder: Path, shape: Shape, exits: int = 0) -> list[dict[str, Any]]:
+    """The rows of the trials of a shape with two widths."""
+    for name, text in {"learn.py": LEARN, **shape.files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    loop = {"program": shape.program, "as": "mine", "task": "made", **shape.more}
+    loop |= {"metrics": {"acc": "up", "loss": "down"}, "width": [2, 8]}
+    loop |= {"rows": shape.rows} if shape.rows else {}
+    grid = {"name": "shape", "loop": loop, "seeds": [0], "goal": "acc > 0.7"}
+    (folder / "grid.yaml").write_text(yaml.safe_dump(grid, sort_keys=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        sweepd("launch", "grid.yaml", "--in-process", exits=exits)
+        question = "SELECT width, status, acc, loss, step, error, id FROM trials ORDER BY width"
+        return sweepd("sql", question, "--json").rows
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_program_is_swept_as_it_is(name: str, tmp_path: Path) -> None:
+    rows = swept(tmp_path, SHAPES[name])
+    assert [row["status"] for row in rows] == ["completed"] * 2, json.dumps(rows, indent=1)
+    assert [row["acc"] for row in rows] == pytest.approx([0.5, 1.0])
+    assert [row["loss"] for row in rows] == pytest.approx([1 / 6, 1 / 24], abs=1e-4)
+
+
+def test_a_row_that_cannot_be_taken_is_said(tmp_path: Path) -> None:
+    """It never ends as completed with an earlier row as its score without a word."""
+    last = "    print(f'step {step} loss {loss} acc {acc if step < 3 else None}')\n"
+    program = ARGPARSE + "for step, loss, acc in learn(options.width):\n" + last
+    pattern = {"pattern": "step {step} loss {loss} acc {acc}"}
+    rows = swept(tmp_path, Shape({"train.py": program}, "python train.py --width {width}", pattern))
+    assert all("acc None" in row["error"] for row in rows), rows
+
+
+def test_a_metric_that_nothing_tells_is_a_failure_with_what_there_is(tmp_path: Path) -> None:
+    program = ARGPARSE + 'print(\'{"step": 1, "loss": 1, "accuracy": 2}\')\n'
+    names = {"step": "step"}
+    shape = Shape({"train.py": program}, "python train.py --width {width}", names)
+    rows = swept(tmp_path, shape, exits=1)
+    assert all("nothing told acc" in row["error"] for row in rows), rows
+    assert all("there are accuracy" in row["error"] for row in rows), rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -124,7 +125,11 @@ def _show_difference(record: TrialRecord, other: TrialRecord) -> None:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Returns numbers as at most WIDTH bars, each the mean of about as many numbers."""
+    """Returns numbers as at most WIDTH bars, each the mean of about as many numbers. Those that are
+    not finite are left out."""
+    values = [value for value in values if math.isfinite(value)]
+    if not values:
+        return ""
     count = min(WIDTH, len(values))
     cuts = [len(values) * i // count for i in range(count + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]

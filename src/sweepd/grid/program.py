@@ -24,7 +24,7 @@ from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import metrics
 from sweepd.grid.axes import TextNone, has_keys, scalar
-from sweepd.grid.fingerprint import trial_code
+from sweepd.grid.fingerprint import LOCKS, OF_THE_GRID, trial_code
 from sweepd.grid.metrics import Better
 from sweepd.grid.registry import Parameter
 from sweepd.grid.rows import Rows, faults
@@ -241,7 +241,13 @@ def read_program(
     if seeds > 1 and "seed" not in named:
         refuse("program", f"{seeds} seeds, which the program never sees: write {{seed}}")
     try:
-        trial_code([("loop", where)], base)
+        code = trial_code([("loop", where)], base)
+        if "files" not in raw and {*code.files} <= {OF_THE_GRID, *LOCKS}:
+            refuse(
+                "program",
+                f"{shown(program.command)}: none of its files is known, so an edit would go "
+                "unnoticed; write `files:` with what its result depends on, or `files: []`",
+            )
     except (FileNotFoundError, UserError) as error:
         refuse("files", str(error))
     return (where, class_of(program, axes), axes) if len(document.problems) == before else None

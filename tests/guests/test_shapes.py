@@ -161,6 +161,29 @@ SHAPES = {
         "--width {width}",
         {"pattern": "iter {step}: loss {loss} acc {acc}"},
     ),
+    "constants in the file, and no flags": Shape(
+        {
+            "train.py": "from learn import learn\nSTEPS, LR = 3, 1.0\nWIDTH: int = 64  # wide\n"
+            "for step, loss, acc in learn(WIDTH, STEPS):\n"
+            "    print(f'loss {loss:.6f} acc {acc}')\n"
+        },
+        "python train.py",
+        {"pattern": "loss {loss} acc {acc}"},
+        {"set": {"train.py": {"WIDTH": "width"}}},
+    ),
+    "a config file, made of a template": Shape(
+        {
+            "conf.yaml.in": "model: {width: {{ width }}, name: 'x'}\n",
+            "train.py": "import argparse, yaml\nfrom learn import learn\n"
+            "parser = argparse.ArgumentParser()\nparser.add_argument('--config')\n"
+            "with open(parser.parse_args().config) as file:\n    config = yaml.safe_load(file)\n"
+            "for step, loss, acc in learn(config['model']['width']):\n"
+            "    print(f'{step}: {loss:.6f}, {acc}')\n",
+        },
+        "python train.py --config conf/run.yaml",
+        {"pattern": "{step}: {loss}, {acc}"},
+        {"template": {"conf/run.yaml": "conf.yaml.in"}, "files": []},
+    ),
     "JSON lines, as without `rows`": Shape(
         {
             "train.py": ARGPARSE + "import json\nfor step, loss, acc in learn(options.width):\n"
@@ -213,3 +236,49 @@ def test_a_metric_that_nothing_tells_is_a_failure_with_what_there_is(tmp_path: P
     rows = swept(tmp_path, shape, exits=1)
     assert all("nothing told acc" in row["error"] for row in rows), rows
     assert all("there are accuracy" in row["error"] for row in rows), rows
+
+
+def seeded(folder: Path, seeds: dict[str, Any], program: str) -> list[dict[str, Any]]:
+    loop = {"program": "python train.py", "as": "mine", "task": "made", "metrics": {"acc": "up"}}
+    loop |= {"rows": {"pattern": "acc {acc}"}, "seeds": seeds}
+    grid = {"name": "seeded", "loop": loop, "seeds": [3, 4], "goal": "acc > 0.7"}
+    (folder / "grid.yaml").write_text(yaml.safe_dump(grid, sort_keys=False))
+    (folder / "train.py").write_text(program)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        sweepd("launch", "grid.yaml", "--in-process", exits=0)
+        return sweepd("sql", "SELECT seed, acc, error FROM trials ORDER BY seed", "--json").rows
+
+
+def test_a_seed_comes_by_a_variable(tmp_path: Path) -> None:
+    program = "import os\nprint('acc', int(os.environ['SEED']) / 10)\n"
+    rows = seeded(tmp_path, {"env": "SEED"}, program)
+    assert [row["acc"] for row in rows] == [0.3, 0.4]
+
+
+def test_a_program_that_knows_no_seed_is_seeded_from_outside_and_its_rows_say_so(
+    tmp_path: Path,
+) -> None:
+    program = "import random, numpy, torch\n"
+    program += "print('acc', (random.random() + numpy.random.rand() + torch.rand(1).item()) / 3)\n"
+    rows = seeded(tmp_path, {"patch": True}, program)
+
+    def drawn(seed: int) -> float:
+        import random
+
+        import numpy as np
+        import torch
+
+        numbers = random.Random(seed).random(), np.random.RandomState(seed).rand()
+        generator = torch.Generator().manual_seed(seed)
+        return (sum(numbers) + torch.rand(1, generator=generator).item()) / 3
+
+    assert [row["acc"] for row in rows] == pytest.approx([drawn(3), drawn(4)])
+    assert all("set from outside" in row["error"] for row in rows)
+
+
+def test_a_constant_or_a_field_that_is_not_there_is_refused_with_its_place(tmp_path: Path) -> None:
+    shape = SHAPES["constants in the file, and no flags"]
+    wrong = {"set": {"train.py": {"WIDHT": "width"}}}
+    with pytest.raises(AssertionError, match=r"sets no WIDHT at its top level.*WIDTH"):
+        swept(tmp_path, Shape(shape.files, shape.program, shape.rows, wrong))

@@ -22,7 +22,7 @@ from typing import Any
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
-from sweepd.grid import metrics
+from sweepd.grid import metrics, rewriting
 from sweepd.grid.axes import TextNone, has_keys, scalar
 from sweepd.grid.fingerprint import LOCKS, OF_THE_GRID, trial_code
 from sweepd.grid.metrics import Better
@@ -40,6 +40,9 @@ KEYS = {
     "keep": Parameter(str, ()),
     "in_place": Parameter(bool, False),
     "rows": Parameter(dict, None),
+    "seeds": Parameter(dict, None),
+    "set": Parameter(dict, None),
+    "template": Parameter(dict, None),
 }
 """The keys of a program's block that are none of its fields."""
 GIVEN = ("seed", "dir", "cpus", "gpus")
@@ -80,6 +83,12 @@ class Program:
         """The patterns of the files that are kept; None for small ones."""
         self.in_place: bool = block.get("in_place", False)
         """Whether it runs in the grid's folder itself."""
+        self.sets: dict[str, dict[str, str]] = block.get("set", {})
+        """By file, the top-level constants that get the value of a field."""
+        self.templates: dict[str, str] = block.get("template", {})
+        """By the file that is made, the file with fields in double braces."""
+        self.seeds: dict[str, Any] = block.get("seeds", {})
+        """How a program gets its seed that is told of none: by the variable `env`, or `patch`."""
         self.rows: Rows | None = None
         """Where it tells its numbers; None for rows as docs/program.md has them."""
         if "rows" in block:
@@ -209,12 +218,15 @@ def read_program(
         document.refuse((*keys, key) if key in raw else keys, message)
 
     has_keys(document, KEYS, {k: v for k, v in raw.items() if k in KEYS}, keys, "a program")
-    for name, message in _misread(raw):
+    for name, message in _misread(raw, base):
         refuse(name, message)
     if len(document.problems) > before:
         return None
     about = {name: raw[name] for name in KEYS if name in raw and name != "as"}
     about["metrics"] = metrics.directions(raw["metrics"])
+    made_of = [*raw.get("set", {}), *raw.get("template", {}).values()]
+    if made_of:
+        about["files"] = list(dict.fromkeys([*raw.get("files", ()), *made_of]))
     own = {name: value for name, value in raw.items() if name not in KEYS}
     derived = {name: value for name, value in own.items() if is_derived(value)}
     axes = {name: value for name, value in own.items() if name not in derived}
@@ -228,9 +240,10 @@ def read_program(
     except ValueError as error:
         refuse("program", str(error))
         return None
-    for name, message in _faults(own, derived, named):
+    seen = {*named, *rewriting.fields_of(program.sets, program.templates, base)}
+    for name, message in _faults(own, derived, seen):
         refuse(name, message)
-    for name in named:
+    for name in sorted(seen):
         if name not in own and name not in GIVEN:
             known = ", ".join(f"{{{one}}}" for one in (*own, *GIVEN))
             near = closest(name, [*own, *GIVEN])
@@ -238,8 +251,12 @@ def read_program(
     if program.size and program.size not in axes:
         known = ", ".join(axes)
         refuse("size", f"{program.size} is no field{closest(program.size, axes)}; it has {known}")
-    if seeds > 1 and "seed" not in named:
-        refuse("program", f"{seeds} seeds, which the program never sees: write {{seed}}")
+    if seeds > 1 and not ("seed" in seen or program.seeds):
+        refuse(
+            "program",
+            f"{seeds} seeds, which the program never sees: write {{seed}}, or "
+            "`seeds: {env: NAME}` or `seeds: {patch: true}` in its block",
+        )
     try:
         code = trial_code([("loop", where)], base)
         if "files" not in raw and {*code.files} <= {OF_THE_GRID, *LOCKS}:
@@ -253,7 +270,7 @@ def read_program(
     return (where, class_of(program, axes), axes) if len(document.problems) == before else None
 
 
-def _misread(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _misread(raw: Mapping[str, Any], base: Path) -> Iterator[tuple[str, str]]:
     """Yields the keys of a program's block whose values cannot be read, each with what is wrong."""
     for name in ("program", "as", "task", "size"):
         if name in raw and not (isinstance(raw[name], str) and raw[name].strip()):
@@ -267,6 +284,16 @@ def _misread(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "rows" in raw and not metrics.fault(raw.get("metrics")):
         for fault in faults(raw["rows"], metrics.directions(raw["metrics"])):
             yield "rows", fault
+    yield from rewriting.faults(raw.get("set", {}), raw.get("template", {}), base)
+    if raw.get("in_place") and (raw.get("set") or raw.get("template")):
+        yield "in_place", "`set` and `template` write into the folder of a trial, not into yours"
+    match raw.get("seeds", {"patch": True}):
+        case {"env": str() as name} as only if len(only) == 1 and name.isidentifier():
+            pass
+        case {"patch": True} as only if len(only) == 1:
+            pass
+        case wrong:
+            yield "seeds", f"{shown(wrong)}: write {{env: NAME}} or {{patch: true}}"
     if not isinstance(raw.get("in_place", False), bool):
         yield "in_place", f"{shown(raw['in_place'])}: write true or false"
 

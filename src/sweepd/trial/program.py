@@ -27,6 +27,7 @@ from sweepd.errors import UserError
 from sweepd.grid.fingerprint import program_files
 from sweepd.grid.placement import Resources
 from sweepd.grid.program import Value
+from sweepd.grid.rewriting import rewritten
 from sweepd.grid.trials import Trial
 from sweepd.limits import LARGEST_INT
 from sweepd.trial import guard
@@ -118,6 +119,8 @@ class ProgramRun:
         """Whether the program has ended without being asked to."""
         self.unlike = ""
         """A line that looks like a row and is none."""
+        self.made: dict[str, bytes] = {}
+        """The files that were written with the trial's values."""
         self.source: Source | None = None
         """Where the grid says that its rows are."""
         if self.program.rows:
@@ -177,6 +180,12 @@ class ProgramRun:
             "gpus": math.ceil(self.resources.gpus),
         }
         command = self.program.arguments(self.trial.values.loop, given)
+        copied = Path(f"{self.place.copy.tree}{self.place.base}") if self.place.copy else None
+        if copied and (self.program.sets or self.program.templates):
+            values = {**self.program.values(self.trial.values.loop), **given}
+            self.made = rewritten(self.program.sets, self.program.templates, values, copied)
+            for name, data in self.made.items():
+                self.place.place(name, data)
         rows = self.place.folder / "rows"
         rows.touch()
         self.reports = rows.open("rb")
@@ -187,9 +196,20 @@ class ProgramRun:
         path = os.pathsep.join(filter(None, paths))
         environment = {**ours, ROWS: str(rows), "PYTHONUNBUFFERED": "1", "PATH": path}
         environment["PWD"] = str(self.place.cwd)
+        ahead = []
         if self.program.rows and self.program.rows.source == "wandb":
+            ahead.append(str(STAND_INS))
+        if variable := self.program.seeds.get("env"):
+            environment[variable] = str(self.trial.seed)
+        if "patch" in self.program.seeds:
+            ahead.append(str(STAND_INS / "seeded"))
+            environment |= {
+                "SWEEPD_SEED": str(self.trial.seed),
+                "PYTHONHASHSEED": str(self.trial.seed),
+            }
+        if ahead:
             before = environment.get("PYTHONPATH")
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(STAND_INS), before)))
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*ahead, before)))
         if environment.get("PYTHONBREAKPOINT", "").startswith("ray."):  # which would wait for ever
             del environment["PYTHONBREAKPOINT"]
         if not self.resources.gpus:
@@ -419,6 +439,8 @@ class ProgramRun:
         kept, deleted = {}, {}
         for name, path in self.place.written():
             size = path.stat().st_size
+            if name in self.made:
+                continue
             if self.program.keep is None:
                 keeps = size <= KEPT_BYTES
             else:
@@ -438,8 +460,11 @@ class ProgramRun:
             notes.append(f"it ended with exit code 0 at step {self.step:g} of {steps:g}")
         if self.unlike:
             notes.append(
-                f"a line of its output looks like a row and is no JSON: {self.unlike[:MOST_SHOWN]}"
+                "a line of its output looks like a row and cannot be read as one: "
+                f"{self.unlike[:MOST_SHOWN]}"
             )
+        if "patch" in self.program.seeds:
+            notes.append("its seed was set from outside (seeds: {patch: true})")
         if self.place.copy:
             changed = self.place.copy.changed(self.began)
             code = program_files(self.program.where, self.place.base) if changed else {}

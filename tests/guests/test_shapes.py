@@ -282,3 +282,46 @@ def test_a_constant_or_a_field_that_is_not_there_is_refused_with_its_place(tmp_p
     wrong = {"set": {"train.py": {"WIDHT": "width"}}}
     with pytest.raises(AssertionError, match=r"sets no WIDHT at its top level.*WIDTH"):
         swept(tmp_path, Shape(shape.files, shape.program, shape.rows, wrong))
+
+
+GUESSED = {
+    "argparse with lines of text": {"acc": 1.0, "loss": 1 / 24},
+    "click": {"acc": 1.0, "loss": 1 / 24},
+    "key=value, with JSON in a file": {"eval_acc": 1.0, "eval_loss": 1 / 24},
+    "a live bar on stdout, then one number": {"val_loss": 1 / 24},
+    "CSV as Lightning writes it": {"test_accuracy_epoch": 1.0, "train_loss": 1 / 24},
+    "wandb.log without a step": {"val_acc": 1.0, "train_loss": 1 / 24},
+    "TensorBoard": {"valid_acc": 1.0, "train_loss": 1 / 24},
+    "a module of a package": {"acc": 1.0, "loss": 1 / 24},
+    "JSON lines, as without `rows`": {"acc": 1.0, "loss": 1 / 24},
+}
+
+
+@pytest.mark.parametrize("name", GUESSED)
+def test_a_grid_is_guessed_from_a_command_and_its_trials_have_the_same_numbers(
+    name: str, tmp_path: Path
+) -> None:
+    shape = SHAPES[name]
+    for file, text in {"learn.py": LEARN, **shape.files}.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    before = sorted(tmp_path.rglob("*"))
+    command = shape.program.format(width=8, dir="here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        sweepd("init", "--from-command", command, exits=0)
+        made = {tmp_path / "grid.yaml", tmp_path / "grid.schema.json"}
+        assert sorted({*tmp_path.rglob("*")} - made) == before, "it ran in a folder of its own"
+        sweepd("launch", "grid.yaml", "--in-process", exits=0)
+        [row] = sweepd("sql", "SELECT * FROM trials", "--json").rows
+    assert {name: row[name] for name in GUESSED[name]} == pytest.approx(GUESSED[name], abs=1e-3)
+
+
+def test_a_command_that_tells_nothing_says_what_was_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "quiet.py").write_text("print('done')\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        refused = sweepd("init", "--from-command", "python quiet.py", exits=2).err
+        failed = sweepd("init", "--from-command", "python -c 1/0", exits=2).err
+    assert "looked for JSON lines, wandb.log, CSV, TensorBoard" in refused
+    assert "ZeroDivisionError" in failed

@@ -341,6 +341,26 @@ def _readable_errors(what: str) -> Iterator[None]:
         raise
 
 
+def _from_command(text: str, seconds: float) -> str:
+    """Runs a command once and returns the grid that is guessed from what it showed."""
+    from sweepd.grid import guessing
+    from sweepd.trial.trying import tried
+
+    say(f"running it once, for at most {seconds:g} s: {text}")
+    shown, ended = tried(text, Path.cwd(), seconds)
+    if ended:
+        say(f"ended after {seconds:g} s; `--seconds` gives it more")
+    guess = next(guessing.guesses(shown), None)
+    if guess is None:
+        raise UserError(guessing.looked_for(shown))
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in guess.values.items())
+    say(f"found {guess.because}: {numbers}")
+    grid, sentences = guessing.grid_text(text, guess)
+    for sentence in sentences:
+        say(sentence)
+    return grid
+
+
 def init(
     grid: Annotated[
         str | None,
@@ -365,6 +385,17 @@ def init(
         Path | None,
         typer.Option("--from-wandb", metavar="FILE", help="A sweep file of Weights & Biases."),
     ] = None,
+    from_command: Annotated[
+        str | None,
+        typer.Option(
+            "--from-command",
+            metavar="TEXT",
+            help="A command, which is run once.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(metavar="N", help="How long the command may run.")
+    ] = 60.0,
     claims: Annotated[
         bool, typer.Option("--claims", help="A commented file of claims for `compare`.")
     ] = False,
@@ -376,6 +407,7 @@ def init(
     Without --grid it is a new grid with every parameter of its task and models as a comment, and
     with --own loop or program that of these alone. With --from-wandb it has the trials of a sweep
     file of Weights & Biases.
+    With --from-command it is a guess from what one run of a command prints and writes.
     """
     from sweepd.grid import starters
     from sweepd.grid.spec import json_schema
@@ -383,6 +415,7 @@ def init(
     from sweepd.grid.yamlfile import read
 
     files_of = {"grid": grid, "claims": claims, "from-wandb": from_wandb}
+    files_of["from-command"] = from_command
     whole = [name for name, given in files_of.items() if given]
     if whole and (task or model or own or len(whole) > 1):
         raise UserError(f"--{whole[0]} is a whole file: leave out the others")
@@ -401,6 +434,8 @@ def init(
         files["grid.yaml"], left_out = grid_of(read(from_wandb), str(from_wandb))
         for sentence in left_out:
             say(sentence)
+    elif from_command:
+        files["grid.yaml"] = _from_command(from_command, seconds)
     elif alone := [made.grid for made, _ in found.values() if made.grid]:
         files["grid.yaml"] = starters.template_grid(alone[0])
     else:

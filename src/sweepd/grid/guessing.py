@@ -1,0 +1,271 @@
+"""A grid for a command of which nothing is known but what it printed and wrote when it ran once
+(`sweepd init --from-command`). What is guessed stands in a comment beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweepd.errors import UserError
+from sweepd.grid.metrics import NAME
+from sweepd.grid.program import GIVEN, KEYS
+from sweepd.grid.rows import NUMBER, Pattern
+
+STEPS = ("step", "global_step", "_step", "iteration", "iter", "it", "epoch", "update")
+"""What programs call their steps, the likeliest first."""
+FOLDERS = re.compile(r"(out|output|save|log|result|work|run|checkpoint)s?_?(dir|path|folder)?")
+"""A pattern of the flags that name a folder to write to."""
+DOWN = re.compile(r"loss|bpb|ppl|perplexity|error|err$|mse|mae|nll|wer|cer|fid")
+"""A pattern of the names of metrics of which less is better."""
+UP = re.compile(r"acc|f1|auc|score|bleu|rouge|recall|precision|reward|return|iou|map$|em$")
+LABELLED = re.compile(rf"([A-Za-z][\w/.@-]*)(\s*[:=]\s*|\s+)(?<![\w.])({NUMBER})(?![\w.]*\w)")
+"""A pattern of a number with a word in front of it."""
+MOST_METRICS = 4
+"""The most metrics of a grid that is written."""
+
+
+@dataclass
+class Shown:
+    """What a command printed and wrote. lines: of both outputs. objects: what `wandb.log` and JSON
+    lines said, by where: `wandb`, `stdout` or a file. tables: the last row of CSV files, with how
+    many there were, by file. events: whether there are TensorBoard's files, with their tags."""
+
+    lines: Sequence[str] = ()
+    objects: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    tables: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    events: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Where the numbers are: the block `rows`, the metrics with a value of each, and why."""
+
+    rows: dict[str, Any] | None
+    values: Mapping[str, float]
+    because: str
+
+
+def guesses(shown: Shown) -> Iterator[Guess]:
+    """Yields where numbers were found, the surest place first."""
+    for where in ("stdout", "wandb", *(name for name in shown.objects if "." in name)):
+        if every := shown.objects.get(where):
+            yield from _named(where, every, f"{len(every)} rows of JSON in {where}")
+    for where, every in shown.tables.items():
+        yield from _named(where, every, f"{len(every)} rows in {where}")
+    if shown.events:
+        names = _ours(shown.events)
+        rows = {"from": "tensorboard", "metrics": {k: v for k, v in names.items() if k != v}}
+        values = {ours: shown.events[theirs] for ours, theirs in names.items()}
+        yield Guess(rows, values, f"TensorBoard's files have {', '.join(names.values())}")
+    yield from _printed(shown.lines)
+
+
+def _named(where: str, every: Sequence[Mapping[str, Any]], because: str) -> Iterator[Guess]:
+    """Yields the guess of rows that have names, if they have a metric."""
+    last: dict[str, float] = {}
+    for values in every:
+        last |= {str(k): float(v) for k, v in values.items() if _is_number(v)}
+    step = next((name for name in STEPS if name in last), None)
+    names = _ours({k: v for k, v in last.items() if k != step and k not in STEPS})
+    if not names:
+        return
+    rows: dict[str, Any] = {"from": where} if where != "stdout" else {}
+    if step and step not in ("step", "_step"):
+        rows["step"] = step
+    if theirs := {ours: name for ours, name in names.items() if ours != name}:
+        rows["metrics"] = theirs
+    values = {ours: last[name] for ours, name in names.items()}
+    yield Guess(rows or ({} if len(last) > len(names) + 1 or not step else None), values, because)
+
+
+def _printed(lines: Sequence[str]) -> Iterator[Guess]:
+    """Yields the guess of lines of text: of the shape that stands most often with most labelled
+    numbers, or else of numbers that stand once, behind a word."""
+    shapes: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for line in lines:
+        if labels := tuple(match[1] for match in LABELLED.finditer(line)):
+            shapes[labels].append(line)
+    often = {labels: same for labels, same in shapes.items() if len(same) > 1}
+    scored = sorted(
+        often.items(), key=lambda item: (len(_ours_of(item[0])), len(item[1])), reverse=True
+    )
+    for labels, same in scored:
+        names = _ours_of(labels)
+        if not names:
+            continue
+        text = _pattern(same[-1], names)
+        [row, *_] = [*Pattern.of(text).rows(same[-1])] or [{}]
+        values = {name: value for name, value in row.items() if name != "step"}
+        if values and sum(any(Pattern.of(text).rows(line)) for line in same) > 1:
+            yield Guess({"pattern": text}, values, f"{len(same)} lines like {same[-1].strip()!r}")
+    last: dict[str, tuple[str, float]] = {}
+    for labels, same in shapes.items():
+        if len(same) == 1 and len(labels) == 1 and (names := _ours_of(labels)):
+            [name] = names.values()
+            text = _pattern(same[0], names)
+            for row in Pattern.of(text).rows(same[0]):
+                last[name] = text, row[name]
+    if last:
+        final = {name: text for name, (text, _) in last.items()}
+        values = {name: value for name, (_, value) in last.items()}
+        yield Guess({"final": final}, values, "numbers that stand once, behind a word")
+
+
+def _pattern(line: str, names: Mapping[str, str]) -> str:
+    """Returns the pattern of a line: from its first number that counts to its last, with all other
+    numbers left open. names: for each word in front of a number, what we call it."""
+    parts, at, begun = [], 0, False
+    for match in LABELLED.finditer(line):
+        name = names.get(match[1])
+        if name is None:
+            continue
+        between = line[at : match.start()] if begun else ""
+        if begun:
+            parts.append(between if not re.search(r"\d", between) else _opened(between))
+        parts.append(f"{match[1]}{match[2]}{{{name}}}")
+        at, begun = match.end(), True
+        if line[at : at + 1] == "%":
+            at += 1
+    return "".join(parts)
+
+
+def _opened(text: str) -> str:
+    """Returns a text in which what changes from line to line is left open."""
+    end = re.search(r"\W*$", text)
+    return f".*{end[0] if end else ''}"
+
+
+def _ours_of(labels: Sequence[str]) -> dict[str, str]:
+    """Returns what we call the words in front of numbers: `step`, or names of metrics."""
+    counted = Counter(labels)
+    once = [label for label in labels if counted[label] == 1]
+    step = next((label for name in STEPS for label in once if label.lower() == name), None)
+    names = {theirs: ours for ours, theirs in _ours(dict.fromkeys(once, 0.0)).items()}
+    names = {theirs: ours for theirs, ours in names.items() if theirs != step}
+    return {**({step: "step"} if step else {}), **names} if names else {}
+
+
+def _ours(values: Mapping[str, float]) -> dict[str, str]:
+    """Returns, by names that results may have, those that look like metrics: a score by its name,
+    of held-out data first."""
+    fitting = [name for name in values if UP.search(name.lower()) or DOWN.search(name.lower())]
+    fitting.sort(key=lambda name: not re.search(r"val|test|eval", name.lower()))
+    ours: dict[str, str] = {}
+    for theirs in fitting[:MOST_METRICS]:
+        name = re.sub(r"[^a-z0-9]+", "_", theirs.lower()).strip("_")
+        name = {"accuracy": "acc"}.get(name, name)
+        if name == "acc" and not 0 <= values[theirs] <= 1:
+            name = "accuracy"
+        if NAME.fullmatch(name) and name not in ours:
+            ours[name] = theirs
+    return ours
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def better(metric: str) -> str:
+    return "down" if DOWN.search(metric) and not UP.search(metric) else "up"
+
+
+def of_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]]:
+    """Returns the words of a command with fields in braces, the fields with the values that stand
+    there, and a sentence for each guess. A flag becomes a field where its value is a number."""
+    fields: dict[str, Any] = {}
+    sentences: list[str] = []
+    made: list[str] = []
+    flag = ""
+    for word in words:
+        form = re.fullmatch(r"(-{0,2}[A-Za-z][\w.-]*)=(.*)", word)
+        name, value = (form[1], form[2]) if form else (flag, word)
+        bare = re.sub(r"\W", "_", name.lstrip("-")).strip("_").lower()
+        front = f"{form[1]}=" if form else ""
+        flag = word if re.fullmatch(r"--?[A-Za-z][\w-]*", word) else ""
+        word = word.replace("{", "{{").replace("}", "}}")
+        if not bare or flag:
+            made.append(word)
+        elif bare == "seed" or bare.endswith("_seed"):
+            made.append(f"{front}{{seed}}")
+        elif FOLDERS.fullmatch(bare) and not _numeric(value):
+            made.append(f"{front}{{dir}}")
+            sentences.append(f"{name} {value}: taken for the folder to which it writes")
+        elif _numeric(value):
+            while bare in (*KEYS, *GIVEN) or bare in fields or not bare.isidentifier():
+                bare = f"p_{bare}"
+            fields[bare] = json.loads(value)
+            made.append(f"{front}{{{bare}}}")
+        else:
+            made.append(word)
+    return made, fields, sentences
+
+
+def _numeric(value: str) -> bool:
+    try:
+        return _is_number(json.loads(value)) and math.isfinite(json.loads(value))
+    except ValueError:
+        return False
+
+
+def grid_text(command: str, guess: Guess) -> tuple[str, list[str]]:
+    """Returns the text of a grid that runs a command, with a comment for each guess, and what
+    people should look at, a sentence each. Raises UserError for a command that no shell splits."""
+    try:
+        words, fields, sentences = of_words(shlex.split(command))
+    except ValueError as error:
+        raise UserError(f"--from-command {command!r}: {error}") from None
+    script = next((word for word in words if word.endswith((".py", ".sh"))), words[0])
+    stem = re.sub(r"\W", "_", Path(script).stem)
+    metrics = {name: better(name) for name in guess.values}
+    goal = next((name for name, way in metrics.items() if way == "up"), next(iter(metrics)))
+    way = metrics[goal]
+    last = guess.values[goal]
+    share = 0 <= last <= 1 and way == "up"
+    sign = ">" if way == "up" else "<"
+    quoted = [shlex.quote(word) if re.search(r"[\s'\"\\]", word) else word for word in words]
+    lines = [
+        f"name: {stem}",
+        "loop:",
+        f"  program: {json.dumps(' '.join(quoted))}",
+        f"  as: {stem}",
+        f"  task: {stem}                 # what it learns: a name of your own",
+        "  # It told " + ", ".join(f"{name} {value:.4g}" for name, value in guess.values.items()),
+        f"  metrics: {_flow(metrics)}    # is more, or less, of each better?",
+    ]
+    if guess.rows is not None:
+        lines += [f"  # {guess.because}", f"  rows: {_flow(guess.rows)}"]
+    for name, value in fields.items():
+        lines.append(f"  {name}: [{json.dumps(value)}]")
+    lines += ["seeds: [0]", f"goal: {goal} {sign} {0.9 if share else last:.4g}    # a guess"]
+    if not any("{seed}" in word for word in words):
+        sentences.append("it takes no seed: see `seeds` in docs/program.md for more than one")
+    if fields:
+        sentences.append(f"write more values of {', '.join(fields)}: each is a field of the grid")
+    sentences.append(f"when does a trial pass? `goal: {goal} {sign} …` is a guess")
+    return "\n".join(lines) + "\n", sentences
+
+
+def _flow(value: Any) -> str:
+    """Returns plain data as YAML on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_flow(each)}" for name, each in value.items()) + "}"
+    text = str(value)
+    return text if re.fullmatch(r"[A-Za-z_][\w./*-]*", text) else json.dumps(text)
+
+
+def looked_for(shown: Shown) -> str:
+    """Returns what was looked for, where no number was found."""
+    wrote = ", ".join((*shown.objects, *shown.tables)) or "no file"
+    return (
+        f"it printed {len(shown.lines)} lines and wrote {wrote}, and no number with a name was "
+        "found: looked for JSON lines, wandb.log, CSV, TensorBoard's files, and text such as "
+        "`loss 0.5` or `acc: 93%`; write the grid from `sweepd init --own program`, with `rows`"
+    )

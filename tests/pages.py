@@ -8,7 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MANUAL = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+SKILL = ROOT / "src" / "sweepd" / "SKILL.md"
+"""What `sweepd skill` prints."""
+MANUAL = (
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    SKILL,
+)
 """The pages that explain sweepd as it is now."""
 PAGES = (*MANUAL, ROOT / "CHANGELOG.md", *sorted((ROOT / "results").glob("*/README.md")))
 _FENCE = re.compile(r"\s*```(\w*)\s*")

@@ -39,6 +39,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "cancel": ("run", "quickstart"),
     },
     "Ask": {
+        "answer": ("answer", '"min d" grids/quickstart.yaml --max-minutes 5 --json'),
+        "skill": ("answer", "--out .claude/skills/sweepd/SKILL.md"),
         "query": ("ask", '"min d where acc > 0.9"'),
         "plot": ("plot", "heatmap quickstart --out figure1.pdf"),
         "report": ("plot", "quickstart --out report.html"),

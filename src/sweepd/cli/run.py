@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -171,14 +171,15 @@ def cancel(
 
 @dataclass(frozen=True)
 class Options:
-    """What a launch is asked to do besides its grid."""
+    """What a launch is asked to do besides its grid. whole_hours: how long it may take in all."""
 
-    accept_code: bool
-    promote: bool
-    max_flops: float
-    max_hours: float
-    log_to: tuple[str, ...]
-    in_process: bool
+    accept_code: bool = False
+    promote: bool = False
+    max_flops: float = math.inf
+    max_hours: float = math.inf
+    log_to: tuple[str, ...] = ()
+    in_process: bool = False
+    whole_hours: float = math.inf
 
     @property
     def limits(self) -> dict[str, float]:
@@ -198,6 +199,21 @@ class Options:
         for name in self.log_to:
             words += ["--log-to", name]
         return words
+
+
+def run_to_its_end(grid: Grid, results: str | None, options: Options) -> tuple[Store, Search, int]:
+    """Runs a grid on this machine as far as the options allow. Returns its store, its search, which
+    knows what comes next, and how many trials failed for good."""
+    from sweepd.run.launching import planned
+
+    some_failed = False
+    try:
+        _launch(grid, None, results, options, yes=True)
+    except typer.Exit as end:
+        some_failed = end.exit_code == 1
+    store = stored(_place(None, results)[1])
+    made = planned(grid, store, codes="all" if options.accept_code else "accepted")
+    return store, made.search, len(made.standing.failed) if some_failed else 0
 
 
 def _launch(
@@ -238,6 +254,7 @@ def _launch(
     go_on = command("resume", grid.name, *["--promote"] * promote, results=address)
     progress = Progress(planned.search, expected, address, go_on)
     placement = site.placement(per_trial(grid, site))
+    placement = replace(placement, max_hours=min(placement.max_hours, options.whole_hours))
     with (
         # Trials that run in this process print to the terminal themselves.
         progress if something_to_do and not options.in_process else nullcontext(),

@@ -158,11 +158,13 @@ COMMANDS = commands(get_group(application()))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_commands_example_is_one_that_it_accepts(words: tuple[str, ...]) -> None:
+def test_a_commands_examples_are_ones_that_it_accepts(words: tuple[str, ...]) -> None:
     command = COMMANDS[words]
     assert command.help and command.epilog
-    label, _, example = command.epilog.partition(": ")
-    given = list(takewhile(lambda word: word != ">", shlex.split(example)))
-    assert (label, given[: len(words) + 1]) == ("Example", ["sweepd", *words])
-    context = command.make_context(" ".join(words), given[len(words) + 1 :])
-    assert command.epilog in " ".join(command.get_help(context).split())
+    _, label, *examples = command.epilog.splitlines()
+    assert label == "Examples:" and len(examples) == 2
+    for example in examples:
+        given = list(takewhile(lambda word: word not in (">", "|"), shlex.split(example)))
+        assert given[: len(words) + 1] == ["sweepd", *words]
+        context = command.make_context(" ".join(words), given[len(words) + 1 :])
+        assert example.strip() in command.get_help(context)

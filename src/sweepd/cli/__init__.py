@@ -14,48 +14,77 @@ import typer
 from typer.core import TyperGroup
 
 from sweepd import __version__
+from sweepd.cli.options import examples
 from sweepd.cli.output import say, say_everything, stdout_may_end
 from sweepd.errors import EnvironmentFailure, SweepdError
 from sweepd.statuses import INTERRUPTED_EXIT
 
-SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+SECTIONS: Mapping[str, Mapping[str, tuple[str, str, str]]] = {
     "Begin": {
-        "init": ("begin", "--grid quickstart --out first"),
-        "check": ("check", "mine.py:Mine --set n=8"),
-        "tasks": ("begin", "--json"),
-        "models": ("begin", "--json"),
-        "sample": ("begin", "lis --set n=8 --count 5 --seed 0"),
-        "flops": ("begin", "standard --task lis --set n=8 --set d=64"),
-        "schema": ("begin", "> grid.schema.json"),
-        "doctor": ("begin", "--results runs"),
+        "init": (
+            "begin",
+            "--grid quickstart --out first",
+            '--from-command "python train.py --width 8 --seed 0" --out mine',
+        ),
+        "check": ("check", "mine.py:Mine --set n=8", "train.yaml"),
+        "tasks": ("begin", "--json", "--csv"),
+        "models": ("begin", "--json", "--csv"),
+        "sample": (
+            "begin",
+            "lis --set n=8 --count 5 --seed 0",
+            "arithmetic --set operators=3 --json",
+        ),
+        "flops": (
+            "begin",
+            "standard --task lis --set n=8 --set d=64",
+            "linear --task arithmetic --set operators=16 --set d=128 --json",
+        ),
+        "schema": ("begin", "> grid.schema.json", "| less"),
+        "doctor": ("begin", "--results runs", "--cluster clusters/aws.yaml"),
     },
     "Run": {
-        "plan": ("run", "grids/quickstart.yaml --set model.d=[8,16]"),
-        "launch": ("run", "grids/quickstart.yaml --results runs"),
-        "resume": ("run", "quickstart --promote"),
-        "status": ("status", "quickstart --watch"),
-        "logs": ("status", "3f2a"),
-        "show": ("show", "3f2a --against 9c01"),
-        "cancel": ("run", "quickstart"),
+        "plan": (
+            "run",
+            "grids/quickstart.yaml --set model.d=[8,16]",
+            "grid.yaml --cluster clusters/aws.yaml",
+        ),
+        "launch": ("run", "grids/quickstart.yaml --results runs", "grid.yaml --in-process"),
+        "resume": ("run", "quickstart --promote", "quickstart --max-hours 1"),
+        "status": ("status", "quickstart --watch", "--json"),
+        "logs": ("status", "3f2a", "3f2a --results runs"),
+        "show": ("show", "3f2a --against 9c01", "3f2a --out again"),
+        "cancel": ("run", "quickstart", "quickstart --results runs"),
     },
     "Ask": {
-        "answer": ("answer", '"min d" grids/quickstart.yaml --max-minutes 5 --json'),
-        "skill": ("answer", "--out .claude/skills/sweepd/SKILL.md"),
-        "query": ("ask", '"min d where acc > 0.9"'),
-        "plot": ("plot", "heatmap quickstart --out figure1.pdf"),
-        "report": ("plot", "quickstart --out report.html"),
-        "compare": ("ask", "yang2024 --csv"),
-        "sql": ("ask", '"SELECT * FROM cells LIMIT 5" --json'),
-        "export": ("ask", "quickstart --out trials.parquet"),
+        "answer": (
+            "answer",
+            '"min d" grids/quickstart.yaml --max-minutes 5 --json',
+            '"best lr by d" grid.yaml --max-minutes 30',
+        ),
+        "skill": ("answer", "--out .claude/skills/sweepd/SKILL.md", ""),
+        "query": ("ask", '"min d where acc > 0.9"', '"fit d ~ n" --sweep quickstart --wide'),
+        "plot": ("plot", "heatmap quickstart --out figure1.pdf", "min quickstart --out least.svg"),
+        "report": ("plot", "quickstart --out report.html", "--out report.html --results runs"),
+        "compare": ("ask", "yang2024 --csv", "claims.yaml"),
+        "sql": (
+            "ask",
+            '"SELECT * FROM cells LIMIT 5" --json',
+            '"SELECT model, n, d, seed, status, acc FROM trials ORDER BY ALL"',
+        ),
+        "export": ("ask", "quickstart --out trials.parquet", "quickstart --to tensorboard"),
     },
     "Keep house": {
-        "merge": ("housekeeping", "../cluster-results --dry-run"),
-        "gc": ("housekeeping", "--older-than 30d --dry-run"),
-        "cluster": ("cluster", ""),
+        "merge": (
+            "housekeeping",
+            "../cluster-results --dry-run",
+            "../cluster-results --rename s=theirs",
+        ),
+        "gc": ("housekeeping", "--older-than 30d --dry-run", "--yes"),
+        "cluster": ("cluster", "up clusters/aws.yaml", "status clusters/aws.yaml"),
     },
 }
 """The sections in which --help lists the commands. For each command, the file of this folder that
-has it under its name, and the words of its example."""
+has it under its name, and the words of two examples."""
 WITH_LAST_WORDS = ("ray", "wandb", "mlflow", "trackio")
 """Libraries that have something to do when a process ends."""
 LAST_WORDS_SECONDS = 60.0
@@ -91,12 +120,12 @@ def _root(
     pass
 
 
-def application(words: Iterable[str] = ()) -> typer.Typer:
-    """Returns the command line with only the command that the first of these words names, or with
+def application(arguments: Iterable[str] = ()) -> typer.Typer:
+    """Returns the command line with only the command that the first of these arguments names, or with
     all commands where it names none. To import and make all of them takes longer than many a
     command runs."""
     every = {name: command for of in SECTIONS.values() for name, command in of.items()}
-    asked = next(iter(words), "")
+    asked = next(iter(arguments), "")
     app = typer.Typer(
         name="sweepd",
         cls=Sections,
@@ -108,12 +137,12 @@ def application(words: Iterable[str] = ()) -> typer.Typer:
     )
     app.callback()(_root)
     for name in [asked] if asked in every else every:
-        file, example = every[name]
+        file, *words = every[name]
         command = getattr(import_module(f"sweepd.cli.{file}"), name)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(epilog=f"Example: sweepd {name} {example}")(command)
+            app.command(epilog=examples(*(f"{name} {example}" for example in words)))(command)
     return app
 
 

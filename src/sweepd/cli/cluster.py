@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.options import AsJson, Yes
+from sweepd.cli.options import AsJson, Yes, examples
 from sweepd.cli.output import command, confirmed, emit, form_of, say
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.statuses import INTERRUPTED_EXIT
@@ -27,7 +27,7 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A cluster fi
 cluster = typer.Typer(no_args_is_help=True, help="Bring clusters up and down; see the cost.")
 
 
-@cluster.command(epilog="Example: sweepd cluster up clusters/aws.yaml")
+@cluster.command(epilog=examples("cluster up clusters/aws.yaml", "cluster up mine.yaml --yes"))
 def up(file: FileArgument, yes: Yes = False) -> None:
     """Bring a cluster up, or change one that is up to what its file says now.
 
@@ -38,7 +38,9 @@ def up(file: FileArgument, yes: Yes = False) -> None:
         cluster.up(say)
 
 
-@cluster.command(epilog="Example: sweepd cluster status clusters/aws.yaml --json")
+@cluster.command(
+    epilog=examples("cluster status clusters/aws.yaml", "cluster status mine.yaml --json")
+)
 def status(file: FileArgument, as_json: AsJson = None) -> None:
     """Show the nodes and jobs of a cluster, and what they cost an hour."""
     form = form_of(as_json)
@@ -48,7 +50,7 @@ def status(file: FileArgument, as_json: AsJson = None) -> None:
         say(f"${price:.2f} an hour; `sweepd cluster down {file}` ends it")
 
 
-@cluster.command(epilog="Example: sweepd cluster down clusters/aws.yaml --yes")
+@cluster.command(epilog=examples("cluster down clusters/aws.yaml", "cluster down mine.yaml --yes"))
 def down(file: FileArgument, yes: Yes = False) -> None:
     """Take down all of a cluster that costs money. Sweeps that run there can be resumed."""
     cluster = _remote(file)

@@ -52,3 +52,8 @@ Seeds = Annotated[
     str | None,
     typer.Option(metavar="RULE", help="median, all, any or mean instead of the grid's rule."),
 ]
+
+
+def examples(*commands: str) -> str:
+    """Returns what stands at the end of a command's --help: commands, without `sweepd`."""
+    return "\n".join(["\b", "Examples:", *(f"  sweepd {words}".rstrip() for words in commands)])

@@ -121,9 +121,9 @@ def _root(
 
 
 def application(arguments: Iterable[str] = ()) -> typer.Typer:
-    """Returns the command line with only the command that the first of these arguments names, or with
-    all commands where it names none. To import and make all of them takes longer than many a
-    command runs."""
+    """Returns the command line with only the command that the first argument names, or with all
+    commands where it names none. To import and make all of them takes longer than many a command
+    runs."""
     every = {name: command for of in SECTIONS.values() for name, command in of.items()}
     asked = next(iter(arguments), "")
     app = typer.Typer(

@@ -27,7 +27,7 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A cluster fi
 cluster = typer.Typer(no_args_is_help=True, help="Bring clusters up and down; see the cost.")
 
 
-@cluster.command(epilog=examples("cluster up clusters/aws.yaml", "cluster up mine.yaml --yes"))
+@cluster.command(epilog=examples("cluster up clusters/aws.yaml", "cluster up a.yaml --yes"))
 def up(file: FileArgument, yes: Yes = False) -> None:
     """Bring a cluster up, or change one that is up to what its file says now.
 
@@ -39,7 +39,7 @@ def up(file: FileArgument, yes: Yes = False) -> None:
 
 
 @cluster.command(
-    epilog=examples("cluster status clusters/aws.yaml", "cluster status mine.yaml --json")
+    epilog=examples("cluster status clusters/aws.yaml", "cluster status a.yaml --json")
 )
 def status(file: FileArgument, as_json: AsJson = None) -> None:
     """Show the nodes and jobs of a cluster, and what they cost an hour."""
@@ -50,7 +50,7 @@ def status(file: FileArgument, as_json: AsJson = None) -> None:
         say(f"${price:.2f} an hour; `sweepd cluster down {file}` ends it")
 
 
-@cluster.command(epilog=examples("cluster down clusters/aws.yaml", "cluster down mine.yaml --yes"))
+@cluster.command(epilog=examples("cluster down clusters/aws.yaml", "cluster down a.yaml --yes"))
 def down(file: FileArgument, yes: Yes = False) -> None:
     """Take down all of a cluster that costs money. Sweeps that run there can be resumed."""
     cluster = _remote(file)

@@ -45,6 +45,7 @@ NEEDED = {
         ray_private.running
     ),
     "ray.tune.experiment:Trial._get_default_result_or_future": ray_private.running,
+    "ray.tune.execution.class_cache:ENV_VARS_TO_PROPAGATE": ray_private.running,
     "ray._private.worker:_global_node": ray_private.dead_processes,
     "ray._private.node:Node.dead_processes": ray_private.dead_processes,
     "ray._private.ray_constants:PROCESS_TYPE_GCS_SERVER": ray_private.dead_processes,

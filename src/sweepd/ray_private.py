@@ -27,7 +27,6 @@ def shut_off() -> Any:
     There are no public settings for either. Ray is not started without them, since others could
     reach the ports. Raises EnvironmentFailure if Ray has dropped one.
     """
-    import ray
     from ray._private import ray_constants
     from ray.job_config import JobConfig
 
@@ -40,13 +39,19 @@ def shut_off() -> Any:
     config = JobConfig()
     for owner, name in ((ray_constants, "ENABLE_RAY_CLUSTER"), (config, "_py_driver_sys_path")):
         if not hasattr(owner, name):
-            raise EnvironmentFailure(
-                f"ray {ray.__version__} has no {name}, which sweepd needs: install a version of "
-                "ray that sweepd was tested with (constraints.txt)"
-            )
+            raise _missing(name)
     ray_constants.ENABLE_RAY_CLUSTER = False
     config._py_driver_sys_path = Empty()
     return config
+
+
+def _missing(name: str) -> EnvironmentFailure:
+    import ray
+
+    return EnvironmentFailure(
+        f"ray {ray.__version__} has no {name}, which sweepd needs: install a version of ray that "
+        "sweepd was tested with (constraints.txt)"
+    )
 
 
 @contextmanager
@@ -88,8 +93,8 @@ def starting() -> Iterator[None]:
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Makes Tune number the trials of its run within the block, and take each loss of a worker for
-    the failure of one trial.
+    """Makes Tune number the trials of its run within the block, take each loss of a worker for the
+    failure of one trial, and hand no keys to workers.
 
     Tune would name each trial by eight random hexadecimal digits, and end the whole run where two
     that run at the same time have one name: in every fifth sweep of 100,000 trials on 10,000 slots.
@@ -97,9 +102,15 @@ def running() -> Iterator[None]:
     Tune counts on that, both where a call of the worker fails and where it asks for a trial's first
     result, and ends the whole run.
 
-    There is no public way to do so. Without the private parts that may happen.
+    Tune would copy AWS_SECRET_ACCESS_KEY and its like into the runtime environment of its workers,
+    which Ray's agents write into logs that everybody may read. The workers of this machine have
+    them from the driver, and each node of a cluster has its own.
+
+    There is no public way to do so. Without the private parts the former may happen. Raises
+    EnvironmentFailure without the part that holds the names of the keys.
     """
     from ray.exceptions import RayActorError, RayError, RayTaskError
+    from ray.tune.execution import class_cache
     from ray.tune.experiment import Trial
 
     def failed(manager: Any, tracked_actor_task: Any, exception: Exception) -> None:
@@ -114,6 +125,9 @@ def running() -> Iterator[None]:
             trial._default_result_or_future = None
             return None
 
+    if not hasattr(class_cache, _HANDED_OVER):
+        raise _missing(_HANDED_OVER)
+    without_keys = {name for name in getattr(class_cache, _HANDED_OVER) if name.startswith("RAY_")}
     tune_first_result: Any = getattr(Trial, _FIRST_RESULT, None)
     tune_failed: Any = None
     numbers = count()
@@ -125,12 +139,15 @@ def running() -> Iterator[None]:
             stack.enter_context(_changed(RayActorManager, **{_FAILED: failed}))
         own = {"generate_id": lambda: f"{next(numbers):08}", _FIRST_RESULT: first_result}
         stack.enter_context(_changed(Trial, **own))
+        stack.enter_context(_changed(class_cache, **{_HANDED_OVER: without_keys}))
         yield
 
 
 _FAILED, _FIRST_RESULT = "_actor_task_failed", "_get_default_result_or_future"
 """What Tune calls when a call of an actor has failed, and for the result of a trial that has not
 reported."""
+_HANDED_OVER = "ENV_VARS_TO_PROPAGATE"
+"""The names of the environment variables that Tune hands to its workers."""
 
 
 def dead_processes() -> list[tuple[str, int]]:

@@ -7,6 +7,7 @@ imported before anything else that imports Ray.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -63,6 +64,7 @@ from sweepd import ray_private  # noqa: E402
 from sweepd.grid.placement import Nodes, Placement, no_room, slots  # noqa: E402
 from sweepd.grid.trials import Trial  # noqa: E402
 from sweepd.grid.user_classes import imports_of_others  # noqa: E402
+from sweepd.run import ray_folder  # noqa: E402
 from sweepd.run.tune_hooks import (  # noqa: E402
     AT_A_LOSS,
     TELL_SECONDS,
@@ -78,9 +80,6 @@ from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
 from sweepd.trial.attempt import Attempt  # noqa: E402
 
-LONGEST_TMPDIR = 36
-"""The most bytes of the path of a temporary folder in which Ray starts. The path of a socket may
-have 107, and Ray adds up to 70: `/ray/session_2026-11-26_17-32-17_414003_4194304/sockets/…`."""
 LOOK_SECONDS = 1.0
 """The seconds after which the driver checks again that the processes of a private Ray still run."""
 
@@ -93,21 +92,14 @@ def start_ray(address: str | None) -> None:
     where: dict[str, Any] = {"address": address}
     if not address:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
-        # Ray keeps its sockets in a folder of this user's below /tmp, where the path of its usual
-        # one, such as that of a Slurm job, is too long for a socket.
-        usual = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-        if len(os.fsencode(usual)) > LONGEST_TMPDIR:
-            short = Path(f"/tmp/sweepd-ray-{os.getuid()}")
-            short.mkdir(mode=0o700, exist_ok=True)
-            if short.lstat().st_uid != os.getuid():
-                raise EnvironmentFailure(
-                    f"{short} belongs to another user, and the path of the temporary folder is too "
-                    f"long for Ray: set RAY_TMPDIR to a folder whose path has at most "
-                    f"{LONGEST_TMPDIR} bytes"
-                )
-            os.environ["RAY_TMPDIR"] = str(short)
-        job = ray_private.shut_off()
-        where = {"address": "local", "job_config": job, "include_dashboard": False}
+        folder = ray_folder.new_folder()
+        atexit.register(_end_ray, folder)
+        where = {
+            "address": "local",
+            "job_config": ray_private.shut_off(),
+            "include_dashboard": False,
+            "_temp_dir": str(folder / "ray"),  # which Ray opens to everybody, unlike what is above
+        }
         # Ray hands the path of the interpreter to a shell as it is.
         if (quoted := shlex.quote(sys.executable)) != sys.executable:
             where["runtime_env"] = {"py_executable": quoted}
@@ -122,6 +114,12 @@ def start_ray(address: str | None) -> None:
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # lost workers are ours to report
     for number, handler in handlers.items():  # Ray's C++ part would abort the process on SIGTERM
         signal.signal(number, handler)
+
+
+def _end_ray(folder: Path) -> None:
+    """Ends this process's private Ray, and removes what it has left."""
+    ray.shutdown()
+    ray_folder.remove(folder)
 
 
 def at_once(placement: Placement) -> int:
@@ -221,7 +219,8 @@ def run(
     supervisor = Supervisor(search, store, listener, stopping, placement, has_room)
     # All slots fill at once. Older Tunes wait for each worker before they start the next.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(most)
-    with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
+    beside = next(reversed(ray_folder.held), None)
+    with tempfile.TemporaryDirectory(prefix="sweepd-tune-", dir=beside) as scratch:
         tuner = tune.Tuner(
             tune.with_resources(
                 tune.with_parameters(Worker, spec=spec),

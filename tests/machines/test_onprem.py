@@ -113,7 +113,9 @@ def test_from_nothing_to_nothing(lab: Shell, running: Running) -> None:
     for machine in (11, 12):
         sockets = on(lab, machine, "ls /tmp/sweepd-cluster-*/ray/session_2*/sockets")
         assert {"plasma_store", "raylet"} <= {*sockets.split()}
-        assert on(lab, machine, "stat -c %a /tmp/sweepd-cluster-*; ls -d /tmp/ray || true") == "700\n"
+        assert (
+            on(lab, machine, "stat -c %a /tmp/sweepd-cluster-*; ls -d /tmp/ray || true") == "700\n"
+        )
 
     # A second sweep leaves the first alone.
     lab.write("brief", "")

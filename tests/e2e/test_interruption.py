@@ -137,6 +137,10 @@ def test_resume_equals_no_interruption_wherever_a_sweep_goes_on(
     wait_until(lambda: checkpoints() - saved, process=process)
     [folder] = {word for word in raylet(process).cmdline() if word.startswith("--temp_dir=")}
     kill(process)
+    [row] = shell.rows("status")
+    assert row["running"] is False
+    for words in ((), ("own",)):
+        assert "`sweepd resume own` continues it" in shell.run("status", *words).stderr
     recorded = {(row["id"], row["step"]) for row in shell.sql(NUMBERS)}
     told = shell.run("resume").stderr
     assert f"{gone} lacks v1.py:Net: going on with the code that" in told
@@ -146,3 +150,4 @@ def test_resume_equals_no_interruption_wherever_a_sweep_goes_on(
     assert shell.sql(NUMBERS) == numbers
     assert recorded <= {(row["id"], row["step"]) for row in numbers}
     assert "nothing to do" in shell.run("resume").stderr
+    assert "resume" not in shell.run("status").stderr

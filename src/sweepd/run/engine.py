@@ -112,10 +112,7 @@ def start_ray(address: str | None, lost: Callable[[str], NoReturn]) -> None:
     try:
         with ray_private.starting(_processes), _watching(lost):
             ray.init(**where, **quiet)
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # Ray raises bare ones too, such as when a process starts too slowly
+    except (Exception, SystemExit) as error:  # Ray raises bare ones where a process starts slowly
         what = f"no Ray to join at {address}" if address else "Ray did not start"
         raise EnvironmentFailure(f"{what}: {error}") from error
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # lost workers are ours to report

@@ -256,6 +256,7 @@ def test_a_cluster_has_a_folder_with_its_token_and_its_packages(
     assert len(token) == 64 and token not in json.dumps(cluster.config())
     assert stat.S_IMODE((folder / "token").stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(autoscaler._written(cluster.config())).stat().st_mode) == 0o600
     wanted = [Requirement(line) for line in (folder / "requirements.txt").read_text().split()]
     assert {"ray", "torch", "obstore", "boto3"} <= {one.name for one in wanted}
     assert {"default"} in [one.extras for one in wanted if one.name == "ray"]

@@ -97,7 +97,7 @@ def start_ray(address: str | None, lost: Callable[[str], NoReturn]) -> None:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
         folder = ray_folder.new_folder()
         _processes.clear()
-        atexit.register(_end_ray, folder)
+        atexit.register(_end_ray, folder, os.getpid())
         where = {
             "address": "local",
             "job_config": ray_private.shut_off(),
@@ -140,10 +140,12 @@ def _watching(lost: Callable[[str], NoReturn]) -> Iterator[None]:
         over.set()
 
 
-def _end_ray(folder: Path) -> None:
-    """Ends this process's private Ray, and removes what it has left."""
-    ray.shutdown()
-    ray_folder.remove(folder)
+def _end_ray(folder: Path, process: int) -> None:
+    """Ends this process's private Ray, and removes what it has left. process: the id of the process
+    that started it, and not one that it has forked."""
+    if os.getpid() == process:
+        ray.shutdown()
+        ray_folder.remove(folder)
 
 
 def at_once(placement: Placement) -> int:

@@ -23,8 +23,6 @@ LONGEST_PARENT = 16
 """The most bytes of the path in which the folder is made. The path of a socket may have 107, the
 folder's name has 20, and Ray adds up to 70:
 `/ray/session_2026-11-26_17-32-17_414003_4194304/sockets/…`."""
-NOBODY = 65534
-"""The owner of what belongs to other users, root among them, in a container without root."""
 
 held: dict[Path, int] = {}
 """The folders of this process, and the descriptors of their locks, which end with it."""
@@ -64,10 +62,12 @@ def is_guarded(folder: Path) -> bool:
     rename what belongs to others (as in /tmp, by the sticky bit)."""
     try:
         statuses = [one.stat() for one in (folder, *folder.parents)]
+        # In a container without root, what is the machine's root's has another owner.
+        owners = 0, os.getuid(), Path(os.devnull).stat().st_uid
     except OSError:
         return False
     return all(
-        status.st_uid in (0, os.getuid(), NOBODY)
+        status.st_uid in owners
         and (status.st_mode & stat.S_ISVTX or not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
         for status in statuses
     )

@@ -309,3 +309,53 @@ def test_no_program_sees_the_settings_of_ray(
     monkeypatch.setitem(os.environ, "RAY_ADDRESS", "there")
     text = "import os, sys\nif 'RAY_ADDRESS' in os.environ: sys.exit(9)\n"
     assert ran(tmp_path, text + ROW % (1, 0.5))["status"] == "completed"
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from sweepd.grid.placement import Resources
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import parse_grid
+from sweepd.trial.program import ProgramRun
+folder = Path(sys.argv[1])
+[trial] = plan(parse_grid((folder / "grid.yaml").read_text(), "grid.yaml", [], folder)).trials
+run = ProgramRun(trial, folder, Resources(), 0.0, str(folder))
+try:
+    for row in run.advance():
+        if row: print(run.place.folder, flush=True)
+finally:
+    run.close()
+"""
+
+
+def descendants(process: int) -> list[int]:
+    """The processes below one, each before those that it started."""
+    children = Path(f"/proc/{process}/task/{process}/children")
+    below = [int(child) for child in children.read_text().split()]
+    return below + [one for child in below for one in descendants(child)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says who descends from whom")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("victim", ["worker", "outer guard", "inner guard", "program", "orphan"])
+def test_whoever_is_killed_takes_all_else_along(tmp_path: Path, victim: str, number: int) -> None:
+    (tmp_path / "mine.py").write_text(ORPHANS)
+    (tmp_path / "grid.yaml").write_text(GRID.replace("PYTHON", PYTHON))
+    worker = subprocess.Popen([PYTHON, "-c", WORKER, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert worker.stdout
+    folder = Path(worker.stdout.readline().strip())
+    names = ["worker", "outer guard", "inner guard", "program", "orphan"]
+    tree = dict(zip(names, [worker.pid, *descendants(worker.pid)], strict=True))
+    os.kill(tree[victim], number)
+    if victim == "orphan" or (number == signal.SIGTERM and victim != "worker"):
+        time.sleep(0.3)  # guards ignore SIGTERM, as this program does, which needs no orphan
+        assert all(alive(process) for name, process in tree.items() if name != "orphan")
+        worker.kill()
+    until, left = time.monotonic() + 5, names
+    while left and time.monotonic() < until:
+        worker.poll()
+        left = [name for name, process in tree.items() if alive(process)]
+        time.sleep(0.02)
+    assert left == [] and worker.wait() != 0
+    assert not folder.exists() or victim not in ("worker", "orphan")

@@ -111,6 +111,47 @@ def test_a_test_score_counts_whatever_comes_after(tmp_path: Path) -> None:
     assert (row["acc"], row["correct"], row["total"], row["step"]) == (0.5, 5, 10, 2)
 
 
+def test_an_end_before_its_steps_is_noted_and_so_is_what_only_looks_like_a_row(
+    tmp_path: Path,
+) -> None:
+    grid = GRID.replace("{gpus}", "{gpus} {steps}").replace("  width: 8", "  width: 8\n  steps: 9")
+    row = ran(tmp_path, ROW % (1, 0.5) + "print({'step': 9, 'acc': 1.0})", grid=grid)
+    assert row["status"] == "completed" and row["step"] == 1
+    assert row["error"].startswith("it ended with exit code 0 at step 1 of 9; a line of its output")
+    assert ran(tmp_path, ROW % (9, 0.5), 1002, grid=grid)["error"] is None
+
+
+def test_who_diverges_shows_the_last_good_row(tmp_path: Path) -> None:
+    error = ran(tmp_path, ROW % (1, 0.25) + ROW % (2, "NaN"))["error"]
+    assert error.endswith("acc = nan at step 2; the last good row: step 1: acc 0.25, loss 1")
+
+
+def test_breakpoint_is_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONBREAKPOINT", "ray.util.rpdb.set_trace")
+    error = ran(tmp_path, ROW % (1, 0.5) + "breakpoint()\nprint()")["error"]
+    assert "it ended with exit code 1" in error and "bdb.BdbQuit" in error
+
+
+def test_its_files_are_kept_and_nothing_is_left(tmp_path: Path) -> None:
+    text = "import os, pathlib, sys\nprint('at', os.getcwd(), os.environ['PWD'], sys.argv[3])\n"
+    text += "os.mkdir('out'); open('out/a.csv', 'w').write('1')\n"
+    text += "pathlib.Path(__file__).with_name('b.csv').write_text('2')\n"
+    text += f"open('large', 'wb').write(b'x' * {2**20 + 1})\n" + ROW % (1, 0.5)
+    row = ran(tmp_path, text)
+    kept = tmp_path / "results" / "files" / row["id"]
+    assert {p.name: p.read_text() for p in kept.rglob("*.*")} == {"a.csv": "1", "b.csv": "2"}
+    assert "kept of what it wrote: b.csv, out/a.csv\ndeleted of what it wrote: large\n" in log(
+        tmp_path
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.py", "results"]
+    [at] = [line.split()[1:] for line in log(tmp_path).splitlines() if line.startswith("at ")]
+    assert at[0] == at[1] and at[0].endswith(str(tmp_path)) and not Path(at[0]).exists()
+    grid = GRID.replace("  task:", "  keep: [large]\n  task:")
+    ran(tmp_path, text, 1002, grid=grid)  # has the same paths
+    assert (kept / "large").stat().st_size == 2**20 + 1
+    assert log(tmp_path).count(f"at {' '.join(at)}") == 2
+
+
 def test_what_was_rounded_out_of_its_range_is_its_end(tmp_path: Path) -> None:
     text = ROW % (1, 1.0000001) + 'print(\'{"step": 2, "acc": -1e-9, "loss": -1e-8}\')'
     row = ran(tmp_path, text)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from faults import finish
+from waiting import alive
 
 from sweepd.grid.placement import Resources
 from sweepd.grid.plan import plan
@@ -290,14 +291,6 @@ def test_who_keeps_nothing_starts_anew_and_the_row_says_so(tmp_path: Path) -> No
         made.advance(0.1)
     made.interrupt()
     assert made.ending and "it will start again" in made.ending["error"]
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
 
 
 ORPHANS = """

@@ -91,9 +91,10 @@ def _show(record: TrialRecord, repeat: str) -> None:
         for score, of in (("loss", record.curve), *((score, checks) for score in scores)):
             steps = [row["step"] for row in of if row.get(score) is not None]
             values = [row[score] for row in of if row.get(score) is not None]
-            if values:
-                span = f"{_short(min(values))} to {_short(max(values))}"
-                print(f"{score:<5} {sparkline(values)}  {span}, steps {steps[0]} to {steps[-1]}")
+            if finite := list(filter(math.isfinite, values)):
+                span = f"{_short(min(finite))} to {_short(max(finite))}"
+                span += ", then not finite" if not math.isfinite(values[-1]) else ""
+                print(f"{score:<5} {sparkline(finite)}  {span}, steps {steps[0]} to {steps[-1]}")
         shown = checks[:: max(1, -(-len(checks) // MOST_CHECKS))]
         shown += [] if shown[-1] is checks[-1] else [checks[-1]]
         emit(("step", "loss", *scores, "lr", "seconds"), shown)
@@ -125,11 +126,7 @@ def _show_difference(record: TrialRecord, other: TrialRecord) -> None:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Returns numbers as at most WIDTH bars, each the mean of about as many numbers. Those that are
-    not finite are left out."""
-    values = [value for value in values if math.isfinite(value)]
-    if not values:
-        return ""
+    """Returns finite numbers as at most WIDTH bars, each the mean of about as many numbers."""
     count = min(WIDTH, len(values))
     cuts = [len(values) * i // count for i in range(count + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]

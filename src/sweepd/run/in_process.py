@@ -13,7 +13,6 @@ import traceback
 from bdb import BdbQuit
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import torch
 
@@ -28,7 +27,6 @@ from sweepd.search.base import Search
 from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
-from sweepd.trial.workplace import LaunchCopy
 
 SLICE_SECONDS = 1.0
 """The seconds that a trial trains between two reports. An interruption is heard between them."""
@@ -66,20 +64,18 @@ def run(
     torch.set_num_threads(max(1, int(per_trial.cpus)))
     device = "cuda" if per_trial.gpus else "cpu"
     rules = GivingUp(grid, trials, search.in_full)
-    codes = search.plan.codes
     classes = tuple(dict.fromkeys(trial.classes for trial in trials))
     try:
         with ExitStack() as held:
-            base: Path | None = None
-            copy: LaunchCopy | None = None
+            base, copy = None, None
             while not stopping.is_set() and (bundle := Bundle.next(search, launch)):
                 for trial, number in zip(bundle.trials, bundle.attempts, strict=True):
+                    name, folder, codes = grid.name, grid.base, search.plan.codes
                     if trial.program and not (copy or trial.program.in_place):
-                        copy = launch_copy(grid.name, grid.base, codes, store, launch)
+                        copy = launch_copy(name, folder, codes, store, launch)
+                        held.callback(copy.close)
                     if base is None:
-                        base, changed = as_launched(
-                            grid.name, classes, grid.base, codes, store, held
-                        )
+                        base, changed = as_launched(name, classes, folder, codes, store, held)
                     attempt = OpenAttempt(
                         store,
                         trial,

@@ -323,9 +323,12 @@ def _of_programs(grid: Grid) -> Iterator[str]:
     """Yields what people should know of the programs of a grid: what becomes of what they write,
     and what their results may depend on besides the files that are known."""
     programs = [block for block in grid.blocks["loop"] if is_program(block.where)]
+    unknown: dict[str, list[str]] = {}
     for block in programs:
         for what in unknown_files(block.where, grid.base):
-            yield f"{block.name}: {what}"
+            unknown.setdefault(what, []).append(block.name)
+    for what, names in unknown.items():
+        yield f"{', '.join(dict.fromkeys(names))}: {what}"
     if any(not Program(block.where).in_place for block in programs):
         yield (
             f"each trial runs in a copy of {grid.base} of its own; of what it writes there by "

@@ -210,19 +210,14 @@ def alive() -> set[int]:
 def delete(folder: str) -> None:
     """Deletes a folder, also where the kernel or the program has closed a folder in it."""
     import shutil
-    from pathlib import Path
 
-    def open_up(act: object, name: str, _: object) -> None:
-        path = Path(name)
-        with contextlib.suppress(OSError):
-            path.parent.chmod(0o700)
-            if path.is_dir() and not path.is_symlink():
-                path.chmod(0o700)
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink()
-
-    shutil.rmtree(folder, onerror=open_up)
+    shutil.rmtree(folder, ignore_errors=True)
+    for path, below, _ in os.walk(folder):  # what could not be deleted
+        for name in below:
+            with contextlib.suppress(OSError):
+                if not os.path.islink(f"{path}/{name}"):  # noqa: PTH114
+                    os.chmod(f"{path}/{name}", 0o700)  # noqa: PTH101
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ the first trial of a user's class.
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import time
@@ -183,7 +184,10 @@ def tried(grid: Grid) -> Iterator[Finding]:
                 state = None if ended else first.snapshot()
                 kept, deleted = first.written()
             scores = ", ".join(f"{name} {value:.4g}" for name, value in row.scores.items())
-            yield Finding("rows", *about, True, f"step {row.step}: {scores}")
+            sources = first.source.taken.first if first.source else ()
+            parts = [f"{json.dumps(numbers)} is from: {text.strip()}" for numbers, text in sources]
+            told = "; ".join((f"step {row.step}: {scores}", *parts))
+            yield Finding("rows", *about, True, told)
             yield Finding("files", *about, True, _fate(trial.program, [*kept], [*deleted]))
             told = "it ended before it could be interrupted"
             if not ended and state is None:

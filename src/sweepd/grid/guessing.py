@@ -26,21 +26,23 @@ FOLDERS = re.compile(r"(out|output|save|log|result|work|run|checkpoint)s?_?(dir|
 DOWN = re.compile(r"loss|bpb|ppl|perplexity|error|err$|mse|mae|nll|wer|cer|fid")
 """A pattern of the names of metrics of which less is better."""
 UP = re.compile(r"acc|f1|auc|score|bleu|rouge|recall|precision|reward|return|iou|map$|em$")
-LABELLED = re.compile(rf"([A-Za-z][\w/.@-]*)(\s*[:=]\s*|\s+)(?<![\w.])({NUMBER})(?![\w.]*\w)")
-"""A pattern of a number with a word in front of it."""
+WORD = r"[A-Za-z][\w/.@-]*"
+LABELLED = re.compile(rf"((?:{WORD} )?{WORD})(\s*[:=]\s*|\s+)(?<![\w.])({NUMBER})(?![\w.]*\w)(?!/)")
+"""A pattern of a number with one or two words in front of it, such as `val loss 0.5`."""
+LAST_LINES = 3
+"""How many of its last lines a message shows where no number was found."""
 MOST_METRICS = 4
 """The most metrics of a grid that is written."""
 
 
 @dataclass
 class Shown:
-    """What a command printed and wrote. lines: of both outputs. objects: what `wandb.log` and JSON
-    lines said, by where: `wandb`, `stdout` or a file. tables: the last row of CSV files, with how
-    many there were, by file. events: whether there are TensorBoard's files, with their tags."""
+    """What a command printed and wrote. lines: of both outputs. objects: the rows with names, of
+    JSON, CSV and `wandb.log`, by where: `stdout`, `wandb` or a file. events: the last number of
+    each tag in TensorBoard's files."""
 
     lines: Sequence[str] = ()
     objects: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
-    tables: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     events: dict[str, float] = field(default_factory=dict)
 
 
@@ -55,11 +57,8 @@ class Guess:
 
 def guesses(shown: Shown) -> Iterator[Guess]:
     """Yields where numbers were found, the surest place first."""
-    for where in ("stdout", "wandb", *(name for name in shown.objects if "." in name)):
-        if every := shown.objects.get(where):
-            yield from _named(where, every, f"{len(every)} rows of JSON in {where}")
-    for where, every in shown.tables.items():
-        yield from _named(where, every, f"{len(every)} rows in {where}")
+    for where, every in shown.objects.items():
+        yield from _named(where, every, f"{len(every)} rows with names in {where}")
     if shown.events:
         names = _ours(shown.events)
         rows = {"from": "tensorboard", "metrics": {k: v for k, v in names.items() if k != v}}
@@ -87,36 +86,33 @@ def _named(where: str, every: Sequence[Mapping[str, Any]], because: str) -> Iter
 
 
 def _printed(lines: Sequence[str]) -> Iterator[Guess]:
-    """Yields the guess of lines of text: of the shape that stands most often with most labelled
-    numbers, or else of numbers that stand once, behind a word."""
+    """Yields the guess of lines of text: of the shape that has a step or stands often, with the
+    most numbers that look like metrics, and of such numbers that stand once, at the end."""
     shapes: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for line in lines:
-        if labels := tuple(match[1] for match in LABELLED.finditer(line)):
-            shapes[labels].append(line)
-    often = {labels: same for labels, same in shapes.items() if len(same) > 1}
-    scored = sorted(
-        often.items(), key=lambda item: (len(_ours_of(item[0])), len(item[1])), reverse=True
-    )
-    for labels, same in scored:
-        names = _ours_of(labels)
-        if not names:
-            continue
-        text = _pattern(same[-1], names)
-        [row, *_] = [*Pattern.of(text).rows(same[-1])] or [{}]
-        values = {name: value for name, value in row.items() if name != "step"}
-        if values and sum(any(Pattern.of(text).rows(line)) for line in same) > 1:
-            yield Guess({"pattern": text}, values, f"{len(same)} lines like {same[-1].strip()!r}")
-    last: dict[str, tuple[str, float]] = {}
+        shapes[tuple(match[1] for match in LABELLED.finditer(line))].append(line)
+    final: dict[str, str] = {}
+    last: dict[str, float] = {}
+    patterns: list[tuple[bool, int, int, str, str]] = []
     for labels, same in shapes.items():
-        if len(same) == 1 and len(labels) == 1 and (names := _ours_of(labels)):
-            [name] = names.values()
-            text = _pattern(same[0], names)
-            for row in Pattern.of(text).rows(same[0]):
-                last[name] = text, row[name]
+        names, line = _ours_of(labels), same[-1]
+        if "step" in names.values() or (names and len(same) > 1):
+            stepped = "step" in names.values()
+            patterns.append((stepped, len(names), len(same), _pattern(line, names), line))
+            continue
+        for label, name in names.items():
+            final[name] = _pattern(line, {label: name})
+            last |= next(Pattern.of(final[name]).rows(line), {})
+    for stepped, _, often, text, line in sorted(patterns, reverse=True):
+        row = next(Pattern.of(text).rows(line), {})
+        values = {name: value for name, value in row.items() if name != "step"}
+        if values and (stepped or not last):  # a bar tells less than what stands at the end
+            more = {name: at_end for name, at_end in final.items() if name not in values}
+            rows = {"pattern": text, **({"final": more} if more else {})}
+            because = f"{often} line{'s' * (often > 1)} like {line.strip()!r}"
+            yield Guess(rows, {**last, **values}, because)
     if last:
-        final = {name: text for name, (text, _) in last.items()}
-        values = {name: value for name, (_, value) in last.items()}
-        yield Guess({"final": final}, values, "numbers that stand once, behind a word")
+        yield Guess({"final": final}, last, "numbers that stand once, behind a word")
 
 
 def _pattern(line: str, names: Mapping[str, str]) -> str:
@@ -147,7 +143,7 @@ def _ours_of(labels: Sequence[str]) -> dict[str, str]:
     """Returns what we call the words in front of numbers: `step`, or names of metrics."""
     counted = Counter(labels)
     once = [label for label in labels if counted[label] == 1]
-    step = next((label for name in STEPS for label in once if label.lower() == name), None)
+    step = next((x for name in STEPS for x in once if x.lower().split()[-1] == name), None)
     names = {theirs: ours for ours, theirs in _ours(dict.fromkeys(once, 0.0)).items()}
     names = {theirs: ours for theirs, ours in names.items() if theirs != step}
     return {**({step: "step"} if step else {}), **names} if names else {}
@@ -179,7 +175,7 @@ def better(metric: str) -> str:
 
 def of_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]]:
     """Returns the words of a command with fields in braces, the fields with the values that stand
-    there, and a sentence for each guess. A flag becomes a field where its value is a number."""
+    there, and a sentence for each guess. A number becomes a field, by the name of its flag."""
     fields: dict[str, Any] = {}
     sentences: list[str] = []
     made: list[str] = []
@@ -191,6 +187,8 @@ def of_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]
         front = f"{form[1]}=" if form else ""
         flag = word if re.fullmatch(r"--?[A-Za-z][\w-]*", word) else ""
         word = word.replace("{", "{{").replace("}", "}}")
+        if not bare and made and _numeric(value):
+            bare = f"argument_{1 + sum(field.startswith('argument_') for field in fields)}"
         if not bare or flag:
             made.append(word)
         elif bare == "seed" or bare.endswith("_seed"):
@@ -247,7 +245,12 @@ def grid_text(command: str, guess: Guess) -> tuple[str, list[str]]:
     lines += ["seeds: [0]", f"goal: {goal} {sign} {0.9 if share else last:.4g}    # a guess"]
     if not any("{seed}" in word for word in words):
         sentences.append("it takes no seed: see `seeds` in docs/program.md for more than one")
-    if fields:
+    if not fields:
+        sentences.append(
+            "it has no number that could vary: write {width} and the like into its command, or see "
+            "`set` (constants) and `template` (config files) in docs/program.md"
+        )
+    else:
         sentences.append(f"write more values of {', '.join(fields)}: each is a field of the grid")
     sentences.append(f"when does a trial pass? `goal: {goal} {sign} …` is a guess")
     return "\n".join(lines) + "\n", sentences
@@ -263,9 +266,12 @@ def _flow(value: Any) -> str:
 
 def looked_for(shown: Shown) -> str:
     """Returns what was looked for, where no number was found."""
-    wrote = ", ".join((*shown.objects, *shown.tables)) or "no file"
+    wrote = ", ".join(shown.objects) or "no file of rows"
+    last = "".join(f"\n  {line.strip()}" for line in shown.lines if line.strip())
+    last = "\n".join(last.splitlines()[-LAST_LINES:])
     return (
         f"it printed {len(shown.lines)} lines and wrote {wrote}, and no number with a name was "
         "found: looked for JSON lines, wandb.log, CSV, TensorBoard's files, and text such as "
         "`loss 0.5` or `acc: 93%`; write the grid from `sweepd init --own program`, with `rows`"
+        + (f"; it printed last:\n{last}" if last else "")
     )

@@ -20,8 +20,13 @@ OUTPUTS = {"stdout": ("stdout",), "stderr": ("stderr",), "both": ("stdout", "std
 """The outputs of a program that each of these values of `from` names."""
 LOGGERS = ("tensorboard", "wandb")
 KEYS = ("from", "pattern", "step", "metrics", "final")
-NUMBER = r"[-+]?(?:\d[\d_,]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)%?"
+NUMBER = (
+    r"(?i:[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+|\d+)(?:\.\d*)?(?:e[-+]?\d+)?"
+    r"|\.\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)(?:\s?%)?)"
+)
 """A regular expression for a number, as people print it: `1,000`, `3e-4`, `nan` or `93.1%`."""
+WRAPPED = r"(?P<_{0}>(?:tensor|np\.\w+|array)\()?(?P<{0}>{1})(?![\w.]*\w){2}(?(_{0})[^()]*\))"
+"""A number, or what Python prints of torch's and NumPy's: by name, number, and what ends it."""
 IN_BRACES = re.compile(r"\{([A-Za-z_]\w*)\}")
 EXAMPLES = "write the line with names in braces, such as 'step {step}: loss {loss}, acc {acc}'"
 
@@ -46,16 +51,19 @@ class Pattern:
                 raise ValueError(f"{text!r} is no regular expression: {error}") from None
             return cls(tuple(strict.groupindex), strict, strict)
         strict_parts, loose_parts, names = [], [], []
-        for i, part in enumerate(IN_BRACES.split(text)):
+        parts = IN_BRACES.split(text)
+        for i, part in enumerate(parts):
             if i % 2:
                 if part in names:
                     raise ValueError(f"{text!r} names {part} twice")
                 names.append(part)
-                strict_parts.append(rf"(?<![\w.])(?P<{part}>{NUMBER})(?![\w.]*\w)")
+                # `0,97` is no 0, unless the text itself goes on with a comma.
+                comma = "" if parts[i + 1][:1] == "," else r"(?![,']\d)"
+                strict_parts.append(r"(?<![\w.])" + WRAPPED.format(part, NUMBER, comma))
                 loose_parts.append(r"\S+")
                 continue
             # A number takes the `%` behind it along.
-            part = part[1:] if i and part[:1] == "%" else part
+            part = re.sub(r"^\s?%", "", part) if i else part
             pieces = (re.escape(piece) for piece in part.split(".*"))
             literal = re.sub(r"(?:\\?\s)+", r"\\s+", ".*?".join(pieces))
             strict_parts.append(literal)
@@ -68,7 +76,7 @@ class Pattern:
     def rows(self, line: str) -> Iterator[dict[str, float]]:
         """Yields the numbers of each place of a line that the pattern fits."""
         for match in self.strict.finditer(line):
-            with_values = {name: text for name, text in match.groupdict().items() if text}
+            with_values = {name: match[name] for name in self.names if match[name]}
             try:
                 yield {name: number(text) for name, text in with_values.items()}
             except ValueError:
@@ -81,9 +89,12 @@ class Pattern:
 
 def number(text: str) -> float:
     """Returns the number that a text shows: `1,000` is 1000 and `93%` is .93. Raises ValueError."""
-    plain = text.strip().replace(",", "").replace("_", "")
+    plain = text.strip()
+    if not re.fullmatch(NUMBER, plain):
+        raise ValueError(f"{text!r} is no number")
+    plain = re.sub(r"[,_]", "", plain)
     # A share in decimals, so that 93.1% is .931 and not a neighbour of it.
-    return float(Decimal(plain[:-1]) / 100) if plain.endswith("%") else float(plain)
+    return float(Decimal(plain[:-1].strip()) / 100) if plain.endswith("%") else float(plain)
 
 
 @dataclass(frozen=True)
@@ -106,7 +117,7 @@ class Rows:
     def of(cls, block: Mapping[str, Any], metrics: Collection[str]) -> Rows:
         """Returns what a block of a grid says, which `faults` has found right."""
         return cls(
-            block.get("from", "stdout"),
+            block.get("from", "stdout").removeprefix("./").removeprefix("{dir}/"),
             tuple(map(Pattern.of, _list(block.get("pattern", [])))),
             block.get("step"),
             {name: block.get("metrics", {}).get(name, name) for name in metrics},
@@ -121,9 +132,12 @@ class Rows:
     def ours(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
         """Returns the step and the metrics of a mapping with the program's own names, without the
         step where it has none, or None where it has no metric."""
-        row = {
-            name: values[key] for name, key in self.theirs.items() if not _empty(values.get(key))
-        }
+        row = {}
+        for name, key in self.theirs.items():
+            # What is `valid.acc` to people is `valid/acc` in nested mappings.
+            value = values.get(key, values.get(key.replace(".", "/")))
+            if not _empty(value):
+                row[name] = value
         if not row:
             return None
         step = values.get(self.step) if self.step else values.get("step", values.get("_step"))

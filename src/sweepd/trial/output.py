@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import queue
 import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from typing import IO, Any, cast
@@ -28,6 +30,10 @@ LIKE_A_ROW = re.compile(r'\{\s*(?=").*"step"\s*:')
 """A pattern of how an object with a `step` begins."""
 LIKE_PYTHON = re.compile(r"\{\s*(?=').*'step'\s*:")
 """A pattern of how such an object begins as Python prints it."""
+
+
+OF_A_LIBRARY = re.compile(r"\b(?:tensor|np\.\w+|array)\(([^(),]+)[^()]*\)")
+"""A pattern of a number as torch or NumPy print it within a mapping."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +136,22 @@ def _decoded(text: str, at: int) -> tuple[dict[str, Any], int]:
     except Twice:
         raise
     except ValueError:
-        if not (LIKE_A_ROW.match(text, at) and NOT_FINITE.search(text, at)):
+        if not NOT_FINITE.search(text, at):
             raise
     rest = NOT_FINITE.sub(lambda number: ": NaN".ljust(len(number.group())), text[at:])
     value, end = DECODER.raw_decode(rest)
     return value, at + end
+
+
+def python_objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yields the mapping that stands in a line as Python prints it, such as `{'loss': nan}`."""
+    if match := re.search(r"\{\s*'.*\}", text):
+        plain = OF_A_LIBRARY.sub(r"\1", match[0])
+        plain = re.sub(r":\s*([-+]?(?:nan|inf))\b", r": '\1'", plain)
+        with suppress(ValueError, SyntaxError):
+            value = ast.literal_eval(plain)
+            if isinstance(value, dict):
+                yield {str(name): each for name, each in value.items()}
 
 
 class Twice(ValueError):

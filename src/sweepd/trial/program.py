@@ -277,15 +277,13 @@ class ProgramRun:
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         """Yields the files that the program has written: the name of each, and where it lies."""
-        for path in self.folder.rglob("*"):
-            if path.is_file():
-                yield str(path.relative_to(self.folder)), path
         if not self.program.in_place:
             yield from self.place.written()
-            return
-        for path in self.place.cwd.rglob("*"):
-            if path.is_file() and path.stat().st_mtime_ns >= self.began:
-                yield str(path.relative_to(self.place.cwd)), path
+        # What an earlier attempt wrote was read then.
+        for folder in (self.folder, *([self.place.cwd] if self.program.in_place else [])):
+            for path in folder.rglob("*"):
+                if path.is_file() and path.stat().st_mtime_ns >= self.began:
+                    yield str(path.relative_to(folder)), path
 
     def _row(self, row: dict[str, Any]) -> StepRow | str:
         """Takes in a row. Returns it, or a text where it adds no step."""
@@ -430,6 +428,8 @@ class ProgramRun:
         (self.folder / "done").unlink(missing_ok=True)  # it is not done with what is asked now
         self.checks = [Check(step, scores) for step, scores in state["rows"]]
         self.step = self.checks[-1].step if self.checks else 0
+        if self.source and self.source.rows.outputs:  # rows without steps go on to be counted
+            self.source.steps.count = self.step
         self.score, self.tested = state["score"], state["tested"]
         self.seconds, self.parent, self.marks = state["seconds"], state["parent"], state["marks"]
 

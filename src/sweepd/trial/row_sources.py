@@ -7,19 +7,19 @@ told one.
 
 from __future__ import annotations
 
-import io
+import csv
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.csv
-
 from sweepd.errors import UserError
 from sweepd.grid.rows import Rows, number
-from sweepd.trial.output import CONTROLS, MOST_SHOWN, json_objects
+from sweepd.trial.output import CONTROLS, MOST_SHOWN, json_objects, python_objects
 from sweepd.trial.workplace import matches
 
 Row = dict[str, Any]
@@ -27,12 +27,12 @@ Written = Callable[[], Iterable[tuple[str, Path]]]
 """Gives the files that a program has written: the name of each, and where it lies."""
 EVENTS = "events.out.tfevents."
 """What the names of TensorBoard's files hold."""
-
-
 STAND_INS = Path(__file__).parent / "stand_ins"
 """The folder of what stands in for packages in a program: `wandb`."""
 MOST_NAMED = 20
 """The most names that a message lists."""
+FIRST = 3
+"""How many of the first rows are remembered with what they come from."""
 LOOK_SECONDS = 1.0
 """The seconds after which files are looked at again."""
 
@@ -46,42 +46,63 @@ class Taken:
         self.final: Row = {}
         """The scores that were told once, at the end or of held-out data. They count."""
         self.left_alone: set[str] = set()
+        self.other_files: set[str] = set()
+        """The files that were written and have another name than `from`."""
         self.unlike = ""
+        self.first: list[tuple[Row, str]] = []
+        """The first rows, each with the line, or the values, that it comes from."""
 
     def of_line(self, line: str) -> Iterator[Row]:
         """Yields the rows of a line of text, wherever on it they stand."""
         plain = CONTROLS.sub("", line)
         if not self.rows.patterns:
-            for values in json_objects(plain):
-                yield from self.of_values(flat(values))
+            objects = [*json_objects(plain)] or [*python_objects(plain)]
+            for values in objects:
+                yield from self.of_values(flat(values), plain)
+            names = self.rows.theirs.values()
+            if not objects and any(f"{q}{name}{q}:" in plain for name in names for q in "\"'"):
+                self._looks_like_a_row(plain)
             return
-        for pattern in self.rows.patterns:
-            yield from pattern.rows(plain)
-            if not self.unlike and pattern.looks_like(plain):
-                self.unlike = plain[:MOST_SHOWN]
+        for rows in zip_longest(*(pattern.rows(plain) for pattern in self.rows.patterns)):
+            for row in _joined(filter(None, rows)):
+                yield self._told(row, plain)
+        if any(pattern.looks_like(plain) for pattern in self.rows.patterns):
+            self._looks_like_a_row(plain)
 
-    def of_values(self, values: Mapping[str, Any]) -> Iterator[Row]:
-        """Yields the row of a mapping with the program's own names, if it has a metric."""
+    def of_values(self, values: Mapping[str, Any], source: str = "") -> Iterator[Row]:
+        """Yields the row of a mapping with the program's own names, if it has a metric. source: the
+        line that it stands in."""
         row = self.rows.ours(values)
         theirs = {*self.rows.theirs.values(), self.rows.step or "step", "_step", "test"}
         self.left_alone |= values.keys() - theirs
         if row is None:
             return
+        source = source or json.dumps(dict(values), default=str)
         try:
             row = {n: number(v) if isinstance(v, str) else v for n, v in row.items()}
         except ValueError:
-            self.unlike = self.unlike or json.dumps(dict(values), default=str)[:MOST_SHOWN]
+            self._looks_like_a_row(source)
             return
         if values.get("test") is True:
             self.final |= {name: value for name, value in row.items() if name != "step"}
         else:
-            yield row
+            yield self._told(row, source)
+
+    def _told(self, row: Row, source: str) -> Row:
+        if len(self.first) < FIRST:
+            self.first.append((row, source[:MOST_SHOWN]))
+        return row
+
+    def _looks_like_a_row(self, text: str) -> None:
+        self.unlike = self.unlike or text[:MOST_SHOWN]
 
     def silent(self, missing: Sequence[str]) -> str:
         """Returns why a trial without some metrics has failed, in words."""
         what = f"nothing told {' and '.join(missing)}: `rows` looks in {self.rows.source}"
         if names := [self.rows.theirs[n] for n in missing if self.rows.theirs.get(n, n) != n]:
             what += f" for {', '.join(names)}"
+        if self.other_files and not self.left_alone:
+            what += f"; it wrote {', '.join(sorted(self.other_files)[:MOST_NAMED])}"
         if self.left_alone:
             what += f"; there are {', '.join(sorted(self.left_alone)[:MOST_NAMED])}"
         if self.unlike:
@@ -94,8 +115,19 @@ class Taken:
         for name, pattern in self.rows.final.items():
             for row in pattern.rows(plain):
                 self.final[name] = row[name]
-            if not self.unlike and pattern.looks_like(plain):
-                self.unlike = plain[:MOST_SHOWN]
+            if pattern.looks_like(plain):
+                self._looks_like_a_row(plain)
+
+
+def _joined(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yields rows of one line, those that do not contradict each other as one."""
+    whole: Row = {}
+    for row in rows:
+        if any(name in whole and whole[name] != value for name, value in row.items()):
+            yield whole
+            whole = {}
+        whole = {**whole, **row}
+    yield whole
 
 
 def flat(values: Mapping[str, Any], before: str = "") -> Row:
@@ -111,54 +143,81 @@ def flat(values: Mapping[str, Any], before: str = "") -> Row:
 
 class Files:
     """Files that a program writes while it runs, with a name that the grid's `rows` describe. Only
-    what has come since the last look is taken. A file may be written anew with more columns, as
-    Lightning's logger does, as long as its rows stay."""
+    what has come since the last look is taken. A file may be written anew, also with more columns,
+    as Lightning's logger does: its rows count from the first that is another one than before."""
 
     def __init__(self, taken: Taken, written: Written) -> None:
         self.taken, self.written = taken, written
         self.seen: dict[Path, tuple[int, int]] = {}
         """The time and the size of each file as it was looked at last."""
-        self.rows: dict[Path, int] = {}
-        """How many of the rows, or lines, of each file were taken."""
+        self.items: dict[Path, list[Row | str]] = {}
+        """The rows, or lines, of each file."""
 
     def news(self, ended: bool = False) -> Iterator[Row]:
         """Yields the rows that have come. ended: whether a last line may lack its end. Raises
         UserError for a file that is no CSV."""
         for name, path in sorted(self.written()):
             if not matches(name, self.taken.rows.source):
+                self.taken.other_files.add(name)
                 continue
             status = path.stat()
             state = status.st_mtime_ns, status.st_size
-            if ended or self.seen.get(path) != state:
-                self.seen[path] = state
-                whole = path.read_bytes()
-                yield from self._read(path, whole if ended else whole[: whole.rfind(b"\n") + 1])
-
-    def _read(self, path: Path, text: bytes) -> Iterator[Row]:
-        before = self.rows.get(path, 0)
-        if path.suffix in (".csv", ".tsv"):
-            every = csv_rows(path, text)
-            self.rows[path] = len(every)
-            for values in every[before:]:
-                yield from self.taken.of_values(values)
-            return
-        lines = text.decode(errors="replace").splitlines()
-        self.rows[path] = len(lines)
-        for line in lines[before:]:
-            yield from self.taken.of_line(line)
+            if not ended and self.seen.get(path) == state:
+                continue
+            self.seen[path] = state
+            before, self.items[path] = self.items.get(path, []), items(path, name, ended)
+            now = self.items[path]
+            pairs = enumerate(zip(before, now, strict=False))
+            same = (i for i, (old, new) in pairs if not _holds(new, old))
+            for item in now[next(same, min(len(before), len(now))) :]:
+                if isinstance(item, str):
+                    yield from self.taken.of_line(item)
+                else:
+                    yield from self.taken.of_values(item, f"{name}: {json.dumps(item)}")
 
 
-def csv_rows(path: Path, text: bytes) -> list[Row]:
-    """Returns the rows of a CSV file with a header. Raises UserError where it is none."""
-    if text.strip().count(b"\n") < 1:
-        return []
-    options = pa.csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",")
+def _holds(new: Row | str, old: Row | str) -> bool:
+    """Returns whether a row of a file is as before, maybe with more columns."""
+    if isinstance(new, str) or isinstance(old, str):
+        return new == old
+    return all(str(new.get(key)) == str(value) for key, value in old.items() if value != "")
+
+
+def items(path: Path, name: str, ended: bool) -> list[Row | str]:
+    """Returns the rows of a file of CSV, or of one that is JSON as a whole, or else its lines.
+    ended: whether the last line may lack its end. Raises UserError for a file that is no CSV."""
+    text = path.read_bytes().decode("utf-8-sig", errors="replace")
+    if name.endswith(".json"):
+        with suppress(ValueError):
+            value = json.loads(text)
+            return [flat(row) for row in (value if isinstance(value, list) else [value])]
+    lines = re.split("\r?\n|\r", text)
+    if not ended:
+        lines.pop()  # it is still being written
+    return [*csv_rows(name, lines)] if name.endswith((".csv", ".tsv")) else [*lines]
+
+
+def csv_rows(name: str, lines: Sequence[str]) -> Iterator[Row]:
+    """Yields the rows of a CSV file with a header; `,`, `;` or a tab is between its cells. What is
+    a number is one. Raises UserError for a row that has more cells than the header."""
+    header = lines[0] if lines else ""
+    between = max(",;\t", key=header.count)
+    for row in csv.DictReader(lines, delimiter=between, skipinitialspace=True, restval=""):
+        if None in row:
+            cells = between.join((*row.values(), "")[:-2])
+            raise UserError(f"{name} cannot be read as CSV: {cells} … has more cells than {header}")
+        # A program that goes on may write the header again.
+        if any(key.strip() != cell.strip() for key, cell in row.items()):
+            yield {key.strip(): _cell(cell.strip(), between) for key, cell in row.items()}
+
+
+def _cell(text: str, between: str) -> float | str:
+    # Where `;` is between the cells, `0,5` is a number.
+    plain = text.replace(",", ".") if between == ";" else text
     try:
-        table = pa.csv.read_csv(io.BytesIO(text), parse_options=options)
-    except pa.ArrowInvalid as error:
-        raise UserError(f"{path} cannot be read as CSV: {error}") from None
-    rows: list[Row] = table.to_pylist()
-    return rows
+        return number(plain)
+    except ValueError:
+        return text
 
 
 class TensorBoard:
@@ -212,18 +271,21 @@ class Steps:
 
     def __init__(self) -> None:
         self.waiting: Row = {}
+        self.step: float | None = None
+        """The step that was told last."""
         self.count = 0
+        """How many rows there were before any step was told."""
 
     def add(self, row: Row) -> Iterator[Row]:
-        """Takes a row, which counts as the n-th where it has no step. Yields the step that is over
-        now, if one is."""
-        self.count += 1
-        row = {"step": self.count, **row}
-        if self.waiting and self.waiting["step"] == row["step"]:
+        """Takes a row. Without a step, it belongs to the step that was told last, or counts as the
+        n-th where none was. Yields the step that is over now, if one is."""
+        self.step = row.get("step", self.step)
+        self.count += self.step is None
+        row = {"step": self.count if self.step is None else self.step, **row}
+        if self.waiting.get("step") != row["step"]:
+            yield from self.end()
+        if len(row) > 1:
             self.waiting |= row
-            return
-        yield from self.end()
-        self.waiting = row
 
     def end(self) -> Iterator[Row]:
         """Yields the step that waits, if one does."""

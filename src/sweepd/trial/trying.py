@@ -16,8 +16,8 @@ from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.grid.guessing import Shown
-from sweepd.trial.output import CONTROLS, Output, json_objects
-from sweepd.trial.row_sources import EVENTS, STAND_INS, csv_rows, flat
+from sweepd.trial.output import CONTROLS, Output, json_objects, python_objects
+from sweepd.trial.row_sources import EVENTS, STAND_INS, flat, items
 from sweepd.trial.workplace import LaunchCopy, Workplace, guarded, name_of
 
 GRACE_SECONDS = 5.0
@@ -97,19 +97,19 @@ def _read(shown: Shown, name: str, file: Path) -> None:
         events = event_accumulator.EventAccumulator(str(file), size_guidance={"scalars": 0})
         events.Reload()
         shown.events |= {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]}
-    elif file.suffix in (".csv", ".tsv"):
-        if rows := csv_rows(file, file.read_bytes()):
-            shown.tables[pattern] = [*rows]
-    elif file.suffix in (".jsonl", ".json", ".ndjson"):
-        lines = file.read_text(errors="replace").splitlines()
-        if every := [value for line in lines for value in _objects(line)]:
+    elif file.suffix in (".csv", ".tsv", ".jsonl", ".json", ".ndjson"):
+        every: list[Mapping[str, Any]] = []
+        for item in items(file, name, ended=True):
+            every += _objects(item) if isinstance(item, str) else [item]
+        if every:
             shown.objects[pattern] = every
 
 
 def _objects(line: str) -> Iterator[Mapping[str, Any]]:
     """Yields the JSON objects of a line that have a number."""
     try:
-        every = [flat(value) for value in json_objects(CONTROLS.sub("", line))]
+        plain = CONTROLS.sub("", line)
+        every = [flat(value) for value in (*json_objects(plain), *python_objects(plain))]
     except UserError:
         return
     for values in every:

@@ -55,7 +55,7 @@ class Nothing:
         return None
 
 
-class Settings(dict):
+class _Values(dict):
     """A config or a summary: its values are items and attributes."""
 
     def __init__(self, tell=None):
@@ -114,7 +114,7 @@ class Run(Nothing):
 
 def _number(value):
     try:
-        return float(value)
+        return float(value.item() if hasattr(value, "item") else value)
     except (TypeError, ValueError, RuntimeError):
         return None
 
@@ -133,7 +133,7 @@ def _numbers(values, before=""):
 
 def _write(row):
     path = os.environ.get("SWEEPD_ROWS")
-    if not path:
+    if not path or os.environ.get("RANK", "0") != "0":  # of several processes the first one tells
         return
     file = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
@@ -146,8 +146,8 @@ def _summarized(values):
     _write({"test": True, "_step": _step, **_numbers(values)})
 
 
-config = Settings()
-summary = Settings(_summarized)
+config = _Values()
+summary = _Values(_summarized)
 run = None
 
 

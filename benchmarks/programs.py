@@ -31,11 +31,11 @@ print('{"step": 1, "acc": 1.0}')
 GRID = """
 name: sleeper
 loop:
-  program: python sleeper.py {{seconds}} {{number}}
+  program: python sleeper.py {{pause}} {{number}}
   as: sleeper
   task: none
   metrics: {{acc: up}}
-  seconds: {seconds}
+  pause: {seconds}
   number: {numbers}
 goal: acc > 0.5
 resources: {{cpus: {cpus}}}

@@ -2,6 +2,9 @@
 there for sweepd. `rows:` of the grid says where it tells its numbers."""
 
 import json
+import os
+import shutil
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,6 +187,46 @@ SHAPES = {
         {"pattern": "{step}: {loss}, {acc}"},
         {"template": {"conf/run.yaml": "conf.yaml.in"}, "files": []},
     ),
+    "uv run in a project": Shape(
+        {
+            "pyproject.toml": "[project]\nname = 'guest'\nversion = '1'\n",
+            "train.py": ARGPARSE + "for step, loss, acc in learn(options.width):\n"
+            "    print({'step': step, 'loss': loss, 'acc': acc})\n",
+        },
+        "uv run --offline python train.py --width {width}",
+        {"from": "stdout"},
+    ),
+    "a file of JSON as a whole, in {dir}": Shape(
+        {
+            "train.py": ARGPARSE.replace("options =", 'parser.add_argument("--out")\noptions =')
+            + "import json\nfor step, loss, acc in learn(options.width):\n"
+            "    with open(options.out + '/all_results.json', 'w') as file:\n"
+            "        json.dump({'step': step, 'eval': dict(loss=loss, acc=acc)}, file, indent=1)\n"
+        },
+        "python train.py --width {width} --out {dir}",
+        {"from": "{dir}/all_results.json", "metrics": {"acc": "eval.acc", "loss": "eval.loss"}},
+    ),
+    "TensorBoard in {dir}": Shape(
+        {
+            "train.py": ARGPARSE.replace("options =", 'parser.add_argument("--out")\noptions =')
+            + "from torch.utils.tensorboard import SummaryWriter\n"
+            "with SummaryWriter(options.out + '/tb') as writer:\n"
+            "    for step, loss, acc in learn(options.width):\n"
+            "        writer.add_scalar('loss', loss, step)\n"
+            "        writer.add_scalar('acc', acc, step)\n"
+        },
+        "python train.py --width {width} --out {dir}",
+        {"from": "tensorboard"},
+    ),
+    "an epoch on a line, its numbers on the next": Shape(
+        {
+            "train.py": ARGPARSE + "for step, loss, acc in learn(options.width):\n"
+            "    print(f'Epoch {step}/3\\n------')\n"
+            "    print(f'Accuracy: {acc:.1%}, Avg loss: {loss:>8f} \\n')\n"
+        },
+        "python train.py --width {width}",
+        {"pattern": ["Epoch {step}/", "Accuracy: {acc}, Avg loss: {loss}"]},
+    ),
     "JSON lines, as without `rows`": Shape(
         {
             "train.py": ARGPARSE + "import json\nfor step, loss, acc in learn(options.width):\n"
@@ -214,6 +257,9 @@ def swept(folder: Path, shape: Shape, exits: int = 0) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_program_is_swept_as_it_is(name: str, tmp_path: Path) -> None:
+    command = SHAPES[name].program.split()[0]
+    if not shutil.which(command, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}"):
+        pytest.skip(f"there is no {command} here")
     rows = swept(tmp_path, SHAPES[name])
     assert [row["status"] for row in rows] == ["completed"] * 2, json.dumps(rows, indent=1)
     assert [row["acc"] for row in rows] == pytest.approx([0.5, 1.0])
@@ -284,6 +330,56 @@ def test_a_constant_or_a_field_that_is_not_there_is_refused_with_its_place(tmp_p
         swept(tmp_path, Shape(shape.files, shape.program, shape.rows, wrong))
 
 
+TOLD = """
+import time
+print("data has 1,000 characters")
+for step in (0, 250):
+    print(f"step {step}: train loss {1 / (step + 1):.4f}, val loss {2 / (step + 2):.4f}")
+    for i in range(3):
+        print(f"iter {step + i}: loss 0.5000, time 3.1ms, mfu 1.00%", flush=True)
+    time.sleep(SECONDS)
+print("Test accuracy: 97.5%")
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "metrics"),
+    [(0, {"train_loss", "val_loss", "test_accuracy"}), (60, {"train_loss", "val_loss"})],
+)
+def test_names_of_two_words_and_a_first_row_are_enough_for_a_guess(
+    seconds: int, metrics: set[str], tmp_path: Path
+) -> None:
+    """As of a long run, of which only the first evaluation comes in time."""
+    (tmp_path / "job.sh").write_text("echo with $1\npython train.py\n")
+    (tmp_path / "train.py").write_text(TOLD.replace("SECONDS", str(seconds)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        sweepd("init", "--from-command", "bash job.sh 3", "--seconds", "5", exits=0)
+    loop = yaml.safe_load((tmp_path / "grid.yaml").read_text())["loop"]
+    assert loop["program"] == "bash job.sh {argument_1}" and loop["argument_1"] == [3]
+    assert loop["metrics"].keys() == metrics
+    assert loop["rows"]["pattern"] == "step {step}: train loss {train_loss}, val loss {val_loss}"
+
+
+def test_a_score_at_the_end_is_preferred_to_a_live_bar(tmp_path: Path) -> None:
+    program = "for i in range(9):\n    print(f'\\r{i}/9 [it/s, loss=0.{i}]', end='')\n"
+    (tmp_path / "train.py").write_text(program + "print('\\nFinal score: 96.3%')\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        sweepd("init", "--from-command", "python train.py", exits=0)
+    loop = yaml.safe_load((tmp_path / "grid.yaml").read_text())["loop"]
+    assert loop["rows"] == {"final": {"final_score": "Final score: {final_score}"}}
+
+
+def test_check_shows_the_first_rows_beside_what_they_come_from(tmp_path: Path) -> None:
+    shape = SHAPES["argparse with lines of text"]
+    swept(tmp_path, shape)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        said = sweepd("check", "grid.yaml", exits=0).out
+    assert '"acc": 0.1667} is from: step 1: lr 1e-3, loss 0.500000, acc 16.67%' in said, said
+
+
 GUESSED = {
     "argparse with lines of text": {"acc": 1.0, "loss": 1 / 24},
     "click": {"acc": 1.0, "loss": 1 / 24},
@@ -292,7 +388,7 @@ GUESSED = {
     "CSV as Lightning writes it": {"test_accuracy_epoch": 1.0, "train_loss": 1 / 24},
     "wandb.log without a step": {"val_acc": 1.0, "train_loss": 1 / 24},
     "TensorBoard": {"valid_acc": 1.0, "train_loss": 1 / 24},
-    "a module of a package": {"acc": 1.0, "loss": 1 / 24},
+    "a module of a package": {"acc": 1.0, "validation_loss": 1 / 24},
     "JSON lines, as without `rows`": {"acc": 1.0, "loss": 1 / 24},
 }
 

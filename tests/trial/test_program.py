@@ -239,6 +239,52 @@ def test_it_goes_on_from_what_it_saved_at_sigterm(tmp_path: Path, mark: str) -> 
     assert sorted(one["step"] for one in told) == [1, 2, 3, 4, 5]
 
 
+LOGS = """
+import json, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[3])
+at, told = folder / "at", folder / "log.jsonl"
+start = int(at.read_text()) if at.exists() else 0
+BEGIN
+def save(*_):
+    at.write_text(str(step - BACK))
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+for step in range(start + 1, 7):
+    line = json.dumps({"acc": 0.5, "loss": step + start / 10, **STEP})
+    TELL
+    time.sleep(60 if step == 4 and not start else 0)
+"""
+CUT = "told.write_text(''.join(told.read_text().splitlines(True)[:start]) if start else '')"
+WRITE = "with told.open('a') as file: file.write(line + '\\n')"
+
+
+@pytest.mark.parametrize(
+    ("begin", "back", "step", "tell", "rows"),
+    [
+        ("", 0, "{'step': step}", WRITE, "from: '*.jsonl'"),
+        (CUT, 2, "{'step': step}", WRITE, "from: '*.jsonl'"),
+        ("", 0, "{}", WRITE, "from: '*.jsonl'"),
+        ("", 0, "{}", "print(line)", "from: stdout"),
+    ],
+    ids=["appends to its log", "cuts its log and goes back", "a log without steps", "no steps"],
+)
+def test_its_rows_are_whole_where_it_goes_on(
+    tmp_path: Path, begin: str, back: int, step: str, tell: str, rows: str
+) -> None:
+    text = LOGS.replace("BEGIN", begin).replace("BACK", str(back))
+    text = text.replace("STEP", step).replace("TELL", tell)
+    grid = GRID.replace("width: 8", f"width: 8\n  rows: {{{rows}}}")
+    first = attempt(tmp_path, text, grid=grid)
+    while first.report()["step"] != 3:  # the last row waits for more of its step
+        first.advance(0.1)
+    first.interrupt()
+    row = ran(tmp_path, text, 1002, grid=grid)
+    assert (row["status"], row["step"], row["error"]) == ("completed", 6, None)
+    assert row["loss"] == pytest.approx(6 + (4 - back) / 10)
+    told = first.store.read_metrics().table.to_pylist()
+    assert sorted({one["step"] for one in told}) == [1, 2, 3, 4, 5, 6]
+
+
 def test_what_it_has_marked_survives_the_end_of_its_worker(tmp_path: Path) -> None:
     text = """
 import pathlib, sys, time

@@ -17,7 +17,7 @@ from typing import Any
 from sweepd.errors import UserError
 from sweepd.grid.metrics import NAME
 from sweepd.grid.program import GIVEN, KEYS
-from sweepd.grid.rows import NUMBER, Pattern
+from sweepd.grid.rows import NUMBER, Pattern, number
 
 STEPS = ("step", "global_step", "_step", "iteration", "iter", "it", "epoch", "update")
 """What programs call their steps, the likeliest first."""
@@ -50,7 +50,7 @@ class Shown:
 class Guess:
     """Where the numbers are: the block `rows`, the metrics with a value of each, and why."""
 
-    rows: dict[str, Any] | None
+    rows: dict[str, Any]
     values: Mapping[str, float]
     because: str
 
@@ -76,13 +76,13 @@ def _named(where: str, every: Sequence[Mapping[str, Any]], because: str) -> Iter
     names = _ours({k: v for k, v in last.items() if k != step and k not in STEPS})
     if not names:
         return
-    rows: dict[str, Any] = {"from": where} if where != "stdout" else {}
+    rows: dict[str, Any] = {"from": where}
     if step and step not in ("step", "_step"):
         rows["step"] = step
     if theirs := {ours: name for ours, name in names.items() if ours != name}:
         rows["metrics"] = theirs
     values = {ours: last[name] for ours, name in names.items()}
-    yield Guess(rows or ({} if len(last) > len(names) + 1 or not step else None), values, because)
+    yield Guess(rows, values, because)
 
 
 def _printed(lines: Sequence[str]) -> Iterator[Guess]:
@@ -94,8 +94,8 @@ def _printed(lines: Sequence[str]) -> Iterator[Guess]:
     final: dict[str, str] = {}
     last: dict[str, float] = {}
     patterns: list[tuple[bool, int, int, str, str]] = []
-    for labels, same in shapes.items():
-        names, line = _ours_of(labels), same[-1]
+    for same in shapes.values():
+        names, line = _ours_of(same[-1]), same[-1]
         if "step" in names.values() or (names and len(same) > 1):
             stepped = "step" in names.values()
             patterns.append((stepped, len(names), len(same), _pattern(line, names), line))
@@ -139,13 +139,13 @@ def _opened(text: str) -> str:
     return f".*{end[0] if end else ''}"
 
 
-def _ours_of(labels: Sequence[str]) -> dict[str, str]:
-    """Returns what we call the words in front of numbers: `step`, or names of metrics."""
-    counted = Counter(labels)
-    once = [label for label in labels if counted[label] == 1]
+def _ours_of(line: str) -> dict[str, str]:
+    """Returns what we call the words in front of the numbers of a line: `step`, or metrics."""
+    labelled = [(match[1], number(match[3])) for match in LABELLED.finditer(line)]
+    counted = Counter(label for label, _ in labelled)
+    once = {label: value for label, value in labelled if counted[label] == 1}
     step = next((x for name in STEPS for x in once if x.lower().split()[-1] == name), None)
-    names = {theirs: ours for ours, theirs in _ours(dict.fromkeys(once, 0.0)).items()}
-    names = {theirs: ours for theirs, ours in names.items() if theirs != step}
+    names = {theirs: ours for ours, theirs in _ours(once).items() if theirs != step}
     return {**({step: "step"} if step else {}), **names} if names else {}
 
 
@@ -158,7 +158,7 @@ def _ours(values: Mapping[str, float]) -> dict[str, str]:
     for theirs in fitting[:MOST_METRICS]:
         name = re.sub(r"[^a-z0-9]+", "_", theirs.lower()).strip("_")
         name = {"accuracy": "acc"}.get(name, name)
-        if name == "acc" and not 0 <= values[theirs] <= 1:
+        if name == "acc" and values[theirs] > 1:  # in percent, as another metric may be
             name = "accuracy"
         if NAME.fullmatch(name) and name not in ours:
             ours[name] = theirs
@@ -238,8 +238,7 @@ def grid_text(command: str, guess: Guess) -> tuple[str, list[str]]:
         "  # It told " + ", ".join(f"{name} {value:.4g}" for name, value in guess.values.items()),
         f"  metrics: {_flow(metrics)}    # is more, or less, of each better?",
     ]
-    if guess.rows is not None:
-        lines += [f"  # {guess.because}", f"  rows: {_flow(guess.rows)}"]
+    lines += [f"  # {guess.because}", f"  rows: {_flow(guess.rows)}"]
     for name, value in fields.items():
         lines.append(f"  {name}: [{json.dumps(value)}]")
     lines += ["seeds: [0]", f"goal: {goal} {sign} {0.9 if share else last:.4g}    # a guess"]

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from sweepd.closest import closest
 from sweepd.grid.fingerprint import PACKAGE, is_program
 from sweepd.grid.options import column
-from sweepd.grid.registry import REQUIRED, Parameter, fields_of, parameters
+from sweepd.grid.registry import REQUIRED, Parameter, counted, fields_of, parameters
 from sweepd.grid.user_files import error_text, is_own_file, raised_at
 from sweepd.grid.yamlfile import Document, Keys, shown
 from sweepd.limits import LARGEST_INT
@@ -69,20 +69,16 @@ class Point:
         return columns(self.kind, self.fields)
 
     @cached_property
-    def text(self) -> str:
-        """The text of settings that an identity hashes."""
-        return canonical(self.axes)
-
-    @property
-    def rules(self) -> dict[str, Any]:
-        """The axes that are not off. What is off leaves no trace in an identity, so a rule that is
-        added later changes the identity of no earlier trial."""
-        return {name: value for name, value in self.axes.items() if value is not None}
+    def counted(self) -> dict[str, Any]:
+        """What an identity hashes besides the code: the axes, without those that change nothing,
+        and the name of a task, a model or a loop."""
+        named = {"name": self.name} if self.name else {}
+        return named | columns(self.kind, counted(self.value))
 
     @cached_property
-    def identity(self) -> str:
-        """The text of a task, model or loop that an identity hashes besides the code."""
-        return canonical({"name": self.name, **self.axes})
+    def text(self) -> str:
+        """`counted` as an identity hashes it."""
+        return canonical(self.counted)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value}' for name, value in self.fields.items())})"
@@ -120,10 +116,10 @@ def plain(value: Any) -> Any:
 
 
 def columns(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a block by their columns. A rule, such as that of lr, is one value: its
-    canonical JSON."""
+    """Returns the fields of a block by their columns. A rule, such as that of lr, is one value: the
+    canonical JSON of what an identity counts of it."""
     return {
-        column(kind, name): canonical(plain(value)) if dataclasses.is_dataclass(value) else value
+        column(kind, name): canonical(counted(value)) if dataclasses.is_dataclass(value) else value
         for name, value in fields.items()
     }
 

@@ -173,10 +173,12 @@ def test_trials_of_another_code_are_named_and_counted_once_accepted(store: Store
     assert (len(found.standing.done), len(found.standing.other), found.changed) == (
         0,
         4,
-        ("tasks/lis.py",),
+        ("sweepd/tasks/lis.py",),
     )
     [note] = [note for note in found.notes(Resources()) if "--accept-code" in note]
-    assert note.startswith("4 trials were done by another version of the code (changed: tasks/lis")
+    assert note.startswith(
+        "4 trials were done by another version of the code (changed: sweepd/tasks/lis"
+    )
 
     taken = planned(grid(), store, codes="all")
     assert (len(taken.standing.done), len(taken.standing.other)) == (4, 0)

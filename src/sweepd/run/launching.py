@@ -27,11 +27,12 @@ from sweepd.run.own_code import (
 )
 from sweepd.search.base import Search
 from sweepd.search.estimate import Bill, bills, trial_seconds
-from sweepd.search.ledger import Standing, changed_files, outcomes, standing
+from sweepd.search.ledger import Standing, outcomes, standing
 from sweepd.search.staircase import promotion_of, search_of
 from sweepd.store.schema import TRIALS
 from sweepd.store.storage import Damaged
 from sweepd.store.store import Store, SweepInfo
+from sweepd.store.sweeps import changed_files
 from sweepd.trial.checkpoints import Outlook, outlook
 
 Codes = Literal["accepted", "all"]
@@ -209,9 +210,9 @@ def planned(
     # run, and of what a code that is not accepted has done, it is said which files have changed.
     plan = standing(plan.trials, ended).accepting(plan, accepts)
     now = standing(plan.trials, ended)
-    ours = {code: made.files for code, made in plan.codes.items()}
+    present = {name: of for made in plan.codes.values() for name, of in made.files.items()}
     theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
-    others = {newest["code"] for newest, *_ in now.other.values()}
+    others = {newest["code"] for newest, *_ in now.other.values()}.intersection(theirs)
     search = promotion_of(plan) if aim == "promote" else search_of(plan)
     search.learn(outcomes(plan, ended), ())
     todo = [trial for trial in now.todo if not trial.on_demand]
@@ -220,7 +221,7 @@ def planned(
         now,
         ended,
         outlook(todo, ended, store.checkpoints) if store else Outlook({}, {}),
-        tuple(changed_files(ours, theirs, others)),
+        tuple(sorted(set().union(*(changed_files(theirs[one], present) for one in others)))),
         tuple(changed_defaults(grid, past.own_classes)) if past else (),
         tuple(damaged),
     )

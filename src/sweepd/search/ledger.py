@@ -88,14 +88,3 @@ def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
     done = {row["id"]: row for row in rows if row["status"] in DONE}
     # Where no loop that reports the metric has ended, there is no such column.
     return {t.id: Outcome.of(done[t.id], metric) for t in plan.trials if t.id in done}
-
-
-def changed_files(
-    ours: Mapping[str, Mapping[str, str]], theirs: Mapping[str, Mapping[str, str]], codes: set[str]
-) -> list[str]:
-    """Returns the files of `codes` that the present code lacks or has with another content. ours:
-    the present codes. theirs: the store's. Both are {code: {file: digest}}."""
-    present = {file: digest for files in ours.values() for file, digest in files.items()}
-    past = (theirs[code] for code in codes if code in theirs)
-    changed = (f for files in past for f, digest in files.items() if digest != present.get(f))
-    return sorted(set(changed))

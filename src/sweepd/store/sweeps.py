@@ -130,6 +130,16 @@ class SweepInfo:
         return {key: value for key, value in content.items() if value is not None}
 
 
+def changed_files(past: Mapping[str, str], present: Mapping[str, str]) -> set[str]:
+    """Returns the files of a past code that the present code lacks or has otherwise. Both are as in
+    `SweepInfo.code_files`. The files of sweepd itself go by that name where they counted one by one
+    by their content, as they did before they had versions."""
+    changed = {file for file, digest in past.items() if digest != present.get(file)}
+    if any(file.startswith("sweepd/") for file in past):
+        return changed
+    return {"sweepd"} | changed.intersection(present)
+
+
 def accepting(*acceptances: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
     """Returns what a sweep accepts that accepts all of these (see `SweepInfo.accepted_for`)."""
     codes = sorted(set().union(*acceptances))

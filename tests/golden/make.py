@@ -161,7 +161,8 @@ def summary(numbers: Any) -> list[float]:
 
 def weights(model: nn.Module) -> dict[str, Any]:
     return {
-        name: [*each.shape, *summary(each.detach())] for name, each in model.state_dict().items()
+        name: [*map(int, each.shape), *summary(each.detach())]
+        for name, each in model.state_dict().items()
     }
 
 

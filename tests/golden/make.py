@@ -202,7 +202,7 @@ def trained(
     settings = (task, model, train, OFTEN, stop, 3, 1.0, "cpu")
     run = ScoredLonger(factors, *settings) if factors else Training(*settings)
     found: dict[str, Any] = {"first": weights(run.model)}
-    steps = []
+    steps: list[list[Any]] = []
     while run.result is None:
         if run.step < 4 and stop == Stop():
             lr, loss = run.train_step()

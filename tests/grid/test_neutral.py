@@ -89,7 +89,7 @@ def test_a_later_field_of_ours(where: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert ids(same) == ids(before)
     assert ids(trial_with(neutral, "0.5")) == ids(before)
     assert not {*ids(trial_with(neutral, "0.75"))[:2]} & {*ids(before)}
-    assert not {*ids(trial_with({}))[:2]} & {*ids(before)}, "a field counts unless it declares it"
+    assert not {*ids(trial_with({}))[:2]} & {*ids(before)}, "it counts unless it says when not"
 
 
 def test_a_later_field_of_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:

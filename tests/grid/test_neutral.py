@@ -15,6 +15,8 @@ from sweepd.grid.plan import plan
 from sweepd.grid.registry import NEUTRAL, find, shipped
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
+from sweepd.run.driver import sweep_info
+from sweepd.store.sweeps import SweepInfo
 from sweepd.trial.attempt import started
 from sweepd.trial.training import Training
 
@@ -92,8 +94,18 @@ def test_a_later_field_of_ours(where: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert not {*ids(trial_with({}))[:2]} & {*ids(before)}, "it counts unless it says when not"
 
 
+def test_a_sweep_says_where_trials_from_before_a_field_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    later = with_later(settings.Train, {NEUTRAL: 0.5})
+    monkeypatch.setitem(spec.SETTINGS, "train", later)
+    made = plan(parse_grid(GRID, "grid.yaml", [], Path()))
+    assert made.neutral == {"task": {}, "model": {"linear": {"later": 0.5}}}
+    assert SweepInfo.from_json(sweep_info(made).to_json()).neutral == made.neutral
+
+
 def test_a_later_field_of_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The column of a rule is as before, too, so one cell holds the trials from before and after."""
+    """The column of a rule is as before, too: one cell holds the trials from before and after."""
     before = trial_of(GRID)
     later = with_later(settings.LrRule, {NEUTRAL: 0.5})
     monkeypatch.setitem(settings.Train.__annotations__, "lr", float | later)

@@ -49,6 +49,27 @@ def test_untried_cells_are_cells() -> None:
     assert cell["train_flops"] == 3000.0 * 24 * 16 * 16 * 19
 
 
+def test_trials_from_before_a_field_are_of_the_cell_in_which_it_changes_nothing() -> None:
+    store = FakeStore()
+    old = [planned(seed=seed) for seed in range(2)]
+    other = planned(model="linear")
+    new = [planned(seed=2, later=0.5), planned(seed=2, later=0.75)]
+    for trial in (*old, other, *new):
+        store.end(trial, "completed", 0.95)
+    store.add_sweep("old", [*old, other])
+    store.add_sweep("new", new, neutral={"task": {}, "model": {"standard": {"later": 0.5}}})
+    # A trial that no sweep plans any more, and what a damaged sweep may say.
+    store.end(planned(seed=3), "completed", 0.95)
+    broken = {"later": "x", "acc": 1.0, "nothing": 2, "d": [1]}
+    store.add_sweep("broken", [], neutral={"task": {}, "model": {"standard": broken}})
+    cells = rows(connect(store, code="all"), "SELECT model, later, seeds FROM cells ORDER BY ALL")
+    assert [tuple(cell.values()) for cell in cells] == [
+        ("linear", None, 1), ("standard", 0.5, 4), ("standard", 0.75, 1),
+    ]  # fmt: skip
+    [row] = ask(store, "min d where acc>0.9 and later=0.5", code="all").rows
+    assert row["value"] == 16
+
+
 def test_a_cell_counts_and_pools_its_trials() -> None:
     a = {"acc": 0.5, "loss": 0.25, "seconds": 2.0, "train_flops": 1.0}
     store = ended([planned(seed=seed) for seed in range(3)], a, "diverged", "failed")

@@ -324,13 +324,14 @@ def fields_of(one: object) -> dict[str, Any]:
 def counted(one: object) -> dict[str, Any]:
     """Returns the values of an instance's parameters that an identity counts. These are all but
     those that stand at the value which their field declares NEUTRAL."""
-    fields = dataclasses.fields(one)  # type: ignore[arg-type]
-    neutral = {each.name: each.metadata[NEUTRAL] for each in fields if NEUTRAL in each.metadata}
-    return {
-        name: value
-        for name, value in fields_of(one).items()
-        if name not in neutral or value != neutral[name]
-    }
+    at, values = neutral(type(one)), fields_of(one)
+    return {name: value for name, value in values.items() if name not in at or value != at[name]}
+
+
+def neutral(kind: type) -> dict[str, Any]:
+    """Returns the fields that declare NEUTRAL, with the value of each."""
+    fields = dataclasses.fields(kind)
+    return {each.name: each.metadata[NEUTRAL] for each in fields if NEUTRAL in each.metadata}
 
 
 def is_scalar(kind: Any) -> bool:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.options import OF_CELLS, PASS_RULES, Goal
+from sweepd.limits import text_in_column
 from sweepd.query import cells_sql
 from sweepd.query.cells_sql import GOAL_COST, MEASURED, OF_TRIALS, ScoreDirections
 from sweepd.query.metrics import attach
@@ -29,6 +30,7 @@ from sweepd.query.selection import CodeChoice, Selection, Source
 from sweepd.store.endings import parted
 from sweepd.store.schema import METRICS, PLAN, TRIALS, with_doubles
 from sweepd.store.storage import Damaged
+from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Read
 
 VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
@@ -332,7 +334,7 @@ def connect(
     planned = plans.table
     if of_trials:
         trials = source.read_trials(None if whole_store else set(planned["config"].to_pylist()))
-    ended = trials.table
+    planned, ended = _filled([planned, trials.table], infos.values())
     if not whole_store:
         # The endings of other sweeps lay in the same files, and a field of theirs may have the name
         # of one of these in another spelling.
@@ -381,6 +383,37 @@ def connect(
     con.execute("SET lock_configuration = true")
     damaged = (*selection.damaged, *plans.damaged, *trials.damaged)
     return Views(con, selection, code, plan_axes, trial_axes, own, damaged)
+
+
+def _filled(tables: Sequence[pa.Table], infos: Iterable[SweepInfo]) -> list[pa.Table]:
+    """Returns tables of trials in which those from before a field stand at the value at which, as a
+    newer sweep says, it changes nothing. So the trials from before and after are of one cell."""
+    fields = {field.name: field for table in tables for field in table.schema}
+    axes = fields.keys() - PLAN.fixed.keys() - TRIALS.fixed.keys()
+    filled = list(tables)
+    neutral = (
+        (kind, name, column, value)
+        for info in infos
+        for kind, names in info.neutral.items()
+        for name, columns in names.items()
+        for column, value in columns.items()
+        if column in axes and isinstance(value, int | float | str)
+    )
+    for kind, name, column, value in dict.fromkeys(neutral):
+        import pyarrow.compute as pc  # which takes a while
+
+        of = fields[column].type
+        try:
+            at = pa.scalar(text_in_column(value) if pa.types.is_string(of) else value, of)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # the column is another field's
+            continue
+        for i, table in enumerate(filled):
+            if column not in table.column_names:
+                table = table.append_column(fields[column], pa.nulls(table.num_rows, of))
+            before = pc.and_(pc.equal(table[kind], name), pc.is_null(table[column]))
+            place = table.column_names.index(column)
+            filled[i] = table.set_column(place, column, pc.if_else(before, at, table[column]))
+    return filled
 
 
 @contextmanager

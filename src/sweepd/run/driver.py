@@ -187,6 +187,7 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
         accepted_for=accepting(plan.accepted, past.accepted_for if past else {}),
         size_fields=plan.size_fields,
         task_fields=plan.task_fields,
+        neutral=plan.neutral,
         code_files={**(past.code_files if past else {}), **present},
         metrics=plan.metrics,
         minimized=plan.minimized,

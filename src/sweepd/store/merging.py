@@ -39,7 +39,7 @@ from sweepd.store.store import Store, record_of, sweep_lock
 from sweepd.store.sweeps import SweepInfo, accepting
 from sweepd.store.tables import MOST_ROWS, NAME, batches, look, replaced_by
 
-JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted_for")
+JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted_for", "neutral")
 """The fields of SweepInfo in which two versions of a sweep may differ: where it was launched, with
 which files, and which earlier versions of the code were accepted. What both say is kept."""
 

@@ -37,6 +37,7 @@ SHAPE = {
     "size_fields": {str: str},
     "task_fields": {str: [str]},
     "code_files": {str: {str: str}},
+    "neutral": {kind: {str: {str: object}} for kind in ("task", "model")},
     "settle": {str: float},
     "metrics": {str: str},
     "own_classes": {str: {str: {"where": str, "defaults": {str: object}}}},
@@ -74,6 +75,9 @@ class SweepInfo:
     """For each task, the columns that hold its fields."""
     code_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """For each code that planned the sweep, the digests of its files."""
+    neutral: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """By kind (`task` or `model`) and name, the columns of fields that came later, each with the
+    value at which it changes nothing. Trials from before the field stand at that value."""
     settle: Mapping[str, float] | None = None
     """`factor`, `least` and `most` of the grid's `settle`, if it has one."""
     metrics: Mapping[str, str] = field(default_factory=dict)

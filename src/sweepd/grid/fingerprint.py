@@ -1,10 +1,9 @@
 """Which code a trial runs, and a fingerprint of it.
 
 A file of ours counts by its `VERSION`, which says what it does; tests/golden holds it to that. A
-user's file counts by its syntax tree without comments, docstrings and formatting, written out by
-hand so that it is the same on every Python from 3.11 on. It also counts by the names that it
-imports from sweepd and the versions of what these are. Files are read and parsed, never imported:
-`sweepd query` asks for the current code without torch.
+user's file counts by its syntax tree without comments, docstrings and formatting, the same on every
+Python from 3.11 on, and by the versions of what it imports from sweepd. Files are read and parsed,
+never imported: `sweepd query` asks for the current code without torch.
 """
 
 from __future__ import annotations
@@ -33,11 +32,9 @@ Class = tuple[Kind, str]
 PACKAGE = Path(__file__).parents[1]
 FOLDERS: dict[Kind, Path] = {"task": PACKAGE / "tasks", "model": PACKAGE / "models"}
 """The folders of the classes that come with sweepd. No loops come with it."""
-TRAINING, LOOP, PROGRAM = (
-    PACKAGE / f"trial/{name}.py" for name in ("training", "own_loop", "program")
-)
-"""The files of sweepd that state the version of what runs a trial of a task and a model, of a
-user's own loop, or of a program."""
+TRAINING = PACKAGE / "trial/training.py"
+LOOP, PROGRAM = (TRAINING.with_name(name) for name in ("own_loop.py", "program.py"))
+"""These state the version of what runs trials: of tasks and models, of loops, of programs."""
 OWNERS = {PACKAGE / "trial": TRAINING} | {one: one / "base.py" for one in FOLDERS.values()}
 """By folder, the file whose version is that of all files there that state none."""
 INSTALLED = {"site-packages", "dist-packages"}
@@ -50,9 +47,8 @@ Parsed = tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
 
 @dataclass(frozen=True)
 class Code:
-    """The code that a trial runs. digest: 12 hex digits that identify all files together. files:
-    for each file, by the name that people see, 12 hex digits that identify it, or the version of
-    one of ours."""
+    """The code that a trial runs. digest: 12 hex digits of all of it. files: for each file, by the
+    name that people see, 12 hex digits of its content, or its version if it is one of ours."""
 
     digest: str
     files: dict[str, str]
@@ -102,8 +98,8 @@ def trial_files(*sources: Path) -> list[Path]:
     """Returns the files that classes run, in the order in which imports reach them.
 
     The search begins with the `sources` of the classes. It follows imports to every file of the
-    user's own package, beside the user's file, or of sweepd. What these import is not followed: the
-    version of each answers for it. Installed libraries are not part of it.
+    user's own package, beside the user's file, or of sweepd, whose own imports it does not follow.
+    Installed libraries are not part of it.
     """
     waiting, found = [*sources], dict[Path, None]()
     while waiting:
@@ -115,18 +111,14 @@ def trial_files(*sources: Path) -> list[Path]:
 
 
 def fingerprint(files: Iterable[Path], base: Path) -> Code:
-    """Returns the code of `files`, which may come in any order. Names of ours begin with `sweepd/`.
-    The others are relative to `base`, if they lie there. Raises UserError for a file that cannot be
-    read or is not Python."""
-    versions: dict[str, str] = {}
-    digests: dict[str, str] = {}
+    """Returns the code of `files`, in any order. Ours are named `sweepd/…`, others from `base` if
+    they lie there. Raises UserError for what cannot be read or is not Python."""
+    versions, digests = dict[str, str](), dict[str, str]()
     for path in files:
         if path.is_relative_to(PACKAGE):
             versions |= _versions(path)
         else:
-            inside = path.is_relative_to(base.absolute())
-            shown = path.relative_to(base.absolute()) if inside else path
-            digests[shown.as_posix()] = _parse(path)[0]
+            digests[path.as_posix().removeprefix(f"{base.absolute()}/")] = _parse(path)[0]
     counted = [*map(" ".join, versions.items()), *digests.values()]
     return Code(_hex(" ".join(sorted(counted))), {**versions, **digests})
 
@@ -169,8 +161,8 @@ def program_files(where: str, base: Path) -> dict[str, Path]:
 
 def trial_code(classes: Iterable[Class], base: Path) -> Code:
     """Returns the code that trials of a task and a model, or of a loop, run: of a program its block
-    without its fields, and the content of its files. The version of what runs them is part of it.
-    Raises FileNotFoundError as `source` does, and UserError as `fingerprint` does."""
+    without its fields, and the content of its files. Raises FileNotFoundError as `source` does, and
+    UserError as `fingerprint` does."""
     for _, where in classes:
         if not is_program(where):
             continue

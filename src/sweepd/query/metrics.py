@@ -118,10 +118,10 @@ def attach(
         if files.protocol in con.list_filesystems():  # else DuckDB would still ask the former one
             con.unregister_filesystem(files.protocol)
         con.register_filesystem(files)
-        numbers = {quoted(name): quoted(name) for name, kind in METRICS.fixed.items() if kind == FLOAT}
-        numbers |= {quoted(name): f"{quoted(name)}::DOUBLE" for name in sorted(live.axes)}
         columns = [_FILE, *(name for name, kind in METRICS.fixed.items() if kind != FLOAT)]
-        columns += (f"{_OPAQUE.format(value)} AS {name}" for name, value in numbers.items())
+        floats = (name for name, kind in METRICS.fixed.items() if kind == FLOAT)
+        for name in map(quoted, [*floats, *sorted(live.axes)]):
+            columns.append(f"{_OPAQUE.format(f'{name}::DOUBLE')} AS {name}")
         rows += (
             f" UNION ALL BY NAME SELECT {', '.join(columns)} FROM read_parquet("
             f"{list(files.files)}, filename = {_FILE}, union_by_name = {bool(live.axes)})"

@@ -91,13 +91,14 @@ class Selection:
         return metrics
 
     def has_planned(self, planned: pa.Table, ended: pa.Table) -> list[bool]:
-        """Returns, for each ending, whether one of these sweeps has planned its trial: now, or in an
-        earlier launch, with an earlier code. Others' trials may have the same settings.
+        """Returns, for each ending, whether one of these sweeps has planned its trial: now, or with
+        an earlier code. Others' trials may have the same settings.
 
         planned: the plans of these sweeps. ended: endings, with `id`, `config` and `code`.
         """
         ids, sweeps = set(planned["id"].to_pylist()), defaultdict[str, set[str]](set)
-        for config, sweep in zip(*(planned[n].to_pylist() for n in ("config", "sweep")), strict=True):
+        plans = (planned[name].to_pylist() for name in ("config", "sweep"))
+        for config, sweep in zip(*plans, strict=True):
             sweeps[config].add(sweep)
         codes = {name: {*info.code_files, *info.accepted_for} for name, info in self.infos.items()}
         rows = zip(*(ended[name].to_pylist() for name in ("id", "config", "code")), strict=True)

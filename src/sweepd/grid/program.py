@@ -13,6 +13,7 @@ import json
 import keyword
 import operator
 import shlex
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -196,7 +197,16 @@ def read_program(
     def refuse(key: str, message: str) -> None:
         document.refuse((*keys, key) if key in raw else keys, message)
 
+    if any(unread[: len(keys)] == keys for unread in document.unread):
+        return None  # it has a value that is refused already
     has_keys(document, KEYS, {k: v for k, v in raw.items() if k in KEYS}, keys, "a program")
+    if "size" in raw and not isinstance(raw["size"], str):
+        refuse(
+            "size",
+            f"{shown(raw['size'])}: `size` names the field that makes the task harder, as "
+            "`size: n`; give a field of yours another name",
+        )
+        return None
     for name in ("program", "as", "task", "size"):
         if name in raw and not (isinstance(raw[name], str) and raw[name].strip()):
             refuse(name, f"{shown(raw[name])}: one text is needed")
@@ -246,7 +256,9 @@ def _faults(
 ) -> Iterator[tuple[str, str]]:
     """Yields the fields that a program cannot have, each with what is wrong."""
     for name, value in own.items():
-        if not name.isidentifier() or keyword.iskeyword(name) or name in (*GIVEN, "cost"):
+        if (usual := unicodedata.normalize("NFKC", name)) != name:
+            yield name, f"{name}: Python takes this name for {usual} (NFKC); write it so"
+        elif not name.isidentifier() or keyword.iskeyword(name) or name in (*GIVEN, "cost"):
             yield name, f"{name}: no field can be called so; rename it"
         elif name in COSTS and name not in derived:
             yield name, f'{name} is a cost; derive it, as `{name}: "{{12 * width ** 2}}"`'

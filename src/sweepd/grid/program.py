@@ -59,6 +59,11 @@ LARGEST_POWER = 64
 Value = int | float | str | bool | None
 """A value of a field."""
 
+NEEDED = {
+    "size": "it names the field that makes the task harder, as `size: n`; rename a field of yours"
+}
+"""What a key of a program needs where that is more than a text."""
+
 
 class Program:
     """A command with the names of fields in braces, and what is known of it. where: its block as
@@ -197,19 +202,10 @@ def read_program(
     def refuse(key: str, message: str) -> None:
         document.refuse((*keys, key) if key in raw else keys, message)
 
-    if any(unread[: len(keys)] == keys for unread in document.unread):
-        return None  # it has a value that is refused already
     has_keys(document, KEYS, {k: v for k, v in raw.items() if k in KEYS}, keys, "a program")
-    if "size" in raw and not isinstance(raw["size"], str):
-        refuse(
-            "size",
-            f"{shown(raw['size'])}: `size` names the field that makes the task harder, as "
-            "`size: n`; give a field of yours another name",
-        )
-        return None
     for name in ("program", "as", "task", "size"):
         if name in raw and not (isinstance(raw[name], str) and raw[name].strip()):
-            refuse(name, f"{shown(raw[name])}: one text is needed")
+            refuse(name, f"{shown(raw[name])}: {NEEDED.get(name, 'one text is needed')}")
     if "metrics" in raw and (wrong := metrics.fault(raw["metrics"])):
         refuse("metrics", f"a program {wrong}")
     named_files = raw.get("files", [])

@@ -454,15 +454,16 @@ def curves(views: Views, ids: Collection[str], score: str, most: int) -> Mapping
     """
     if not ids:
         return {}
+    value = cells_sql.measured(cells_sql.quoted(score))
     wanted = ", ".join("'" + id_.replace("'", "''") + "'" for id_ in sorted(ids))
     rows = views.fetch(
         f"""
         WITH RECURSIVE {cells_sql.lineage_sql(f"trials WHERE id IN ({wanted})")}, measured AS (
-            SELECT trial, step, {cells_sql.quoted(score)} AS score,
+            SELECT trial, step, {value} AS score,
                 row_number() OVER (PARTITION BY trial ORDER BY step DESC) - 1 AS back,
                 count(*) OVER (PARTITION BY trial) AS total
             FROM lineage JOIN metrics ON metrics.id = maker AND (until IS NULL OR step < until)
-            WHERE isfinite({cells_sql.quoted(score)})
+            WHERE {value} IS NOT NULL
         )
         SELECT trial, step, score FROM measured
         WHERE back % ceil(total / {most})::BIGINT = 0 ORDER BY trial, step

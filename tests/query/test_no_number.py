@@ -115,7 +115,8 @@ def test_it_meets_no_goal(bad: float, tmp_path: Path) -> None:
             for s, acc in steps
         ]
         status = "completed" if math.isfinite(end) else "diverged"
-        store.end(trial, status, end, step=2)
+        store.end(trial, status, step=2)
+        store.endings[-1]["acc"] = end
     [row] = ask(store, "min flops_to_goal by d where d > 0 and acc > 0.9", code=now).rows
     assert (row["d"], row["value"]) == (16, 20.0)
     [row] = ask(store, "min d where acc > 0.9", code=now).rows
@@ -131,7 +132,8 @@ def test_searches_and_answers_take_such_a_score_for_unknown(bad: float, goal: st
         return
     store, trial = FakeStore(), planned()
     store.add_sweep("s", [trial], goal=goal)
-    store.end(trial, "completed", None, **{asked.metric: bad})
+    store.end(trial, "completed")
+    store.endings[-1][asked.metric] = bad
     [row] = ask(store, f"min d where {goal}", code=now).rows
     assert row["value"] is None and row["verdict"] == "open"
 

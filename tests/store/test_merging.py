@@ -411,7 +411,7 @@ def test_two_programs_or_classes_of_one_name_are_refused_as_at_a_launch(
         assert pair[0].sweeps() == ["ann", "bob"]
         return
     for renamed in ({}, {"bob": "carl"}):
-        with pytest.raises(UserError, match="standard is another .*/bob.* than that of sweep ann"):
+        with pytest.raises(UserError, match=r"standard is another .*/bob.* than that of sweep ann"):
             merged(*pair, **renamed)
     assert pair[0].sweeps() == ["ann"]
 
@@ -419,5 +419,5 @@ def test_two_programs_or_classes_of_one_name_are_refused_as_at_a_launch(
 def test_fields_that_differ_in_their_capitals_are_refused(pair: tuple[Store, Store]) -> None:
     for store, axis in zip(pair, ("width", "Width"), strict=True):
         store.save_sweep(axis, f"name: {axis}", INFO, [planned(**{axis: 1})])
-    with pytest.raises(UserError, match="field or metric Width, and .* has width"):
+    with pytest.raises(UserError, match=r"field or metric Width, and .* has width"):
         merged(*pair)

@@ -412,12 +412,12 @@ def test_two_programs_or_classes_of_one_name_are_refused_as_at_a_launch(
         return
     for renamed in ({}, {"bob": "carl"}):
         with pytest.raises(UserError, match=r"standard is another .*/bob.* than that of sweep ann"):
-            merged(*pair, **renamed)
+            merged(pair[0], pair[1], **renamed)
     assert pair[0].sweeps() == ["ann"]
 
 
 def test_fields_that_differ_in_their_capitals_are_refused(pair: tuple[Store, Store]) -> None:
     for store, axis in zip(pair, ("width", "Width"), strict=True):
-        store.save_sweep(axis, f"name: {axis}", INFO, [planned(**{axis: 1})])
+        store.save_sweep(axis, f"name: {axis}", INFO, [{**planned(), axis: 1}])
     with pytest.raises(UserError, match=r"field or metric Width, and .* has width"):
         merged(*pair)

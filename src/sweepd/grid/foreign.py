@@ -89,7 +89,7 @@ class Draft:
             if name == seed:
                 seeds, called = values, "seed"
             else:
-                called = re.sub(r"\W", "_", name)
+                called = re.sub(r"\W", "_", name.lstrip("+~"))
                 bad_steps = called == "steps" and not all(map(_is_budget, values))
                 while called.lower() in taken or not called.isidentifier() or bad_steps:
                     called, bad_steps = f"p_{called}", False
@@ -215,7 +215,7 @@ def template(called: str, words: Sequence[str | None], values: Sequence[Any]) ->
     texts = [_text(value) for value in values]
     first = next((i for i, word in enumerate(words) if word is not None), None)
     if first is None:
-        return f"{{{called}}}"
+        return f"{{{called}}}" if {*values} == {None} else None
     word = words[first] or ""
     before = "" if alone else word[: word.rfind(texts[first])] if texts[first] in word else word
     after = "" if alone else word[len(before) + len(texts[first]) :]

@@ -140,13 +140,16 @@ def _read(
     if not call:
         return Parameter(key, [_element(part) for part in _split(text)])
     name, parts = call[1], [*_split(call[2])]
-    named = dict(_named(part) for part in parts if _named(part))
+    named = dict(filter(None, map(_named, parts)))
     plain = [part for part in parts if not _named(part)]
     match name:
         case "choice":
             return Parameter(key, [_element(part) for part in plain])
         case "range":
             ends = [*plain, *(named[one] for one in ("start", "stop", "step") if one in named)]
+            if log:
+                low, high = map(float, ends[:2])
+                return _spread(key, low, high - 1, whole=True, log=True)
             return Parameter(key, [*_range(ends)])
         case "interval":
             ends = [*plain, *(named[one] for one in ("start", "end") if one in named)]
@@ -256,7 +259,7 @@ def _element(text: str) -> Any:
 def _cast(name: str, value: Any) -> Any:
     """Returns a value as `int(…)` and the like make it."""
     if name == "str":
-        return f"'{value}'" if not isinstance(value, str) else value
+        return value if isinstance(value, str) else str(value)
     if name == "bool":
         return value if isinstance(value, str) else bool(value)
     return {"int": int, "float": float}[name](value)

@@ -95,7 +95,7 @@ def _parameter(name: str, about: Mapping[str, Any], notes: list[str]) -> Paramet
     try:
         low, high = float(about["min"]), float(about["max"])
         if re.fullmatch("(q_|inv_)?log_uniform", kind):  # its ends are exponents of e
-            low, high = math.exp(low), math.exp(high)
+            low, high = (float(f"{math.exp(end):.6g}") for end in (low, high))
         q = float(about.get("q", 1 if kind.startswith("q_") else 0))
         whole = kind == "int_uniform" or (
             not kind and all(type(about[end]) is int for end in ("min", "max"))

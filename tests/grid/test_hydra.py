@@ -19,7 +19,8 @@ def test_its_trials_and_words(tmp_path: Path) -> None:
     config.write_text(
         "hydra: {mode: MULTIRUN, sweeper: {direction: maximize, params: {lr: '0.1,1e-4', "
         "width: 'choice(8, 16)', beta: 'range(0.5, 1.0, 0.25)', db: 'glob(*, exclude=pg)', "
-        "+t: \"'a, b'\", wd: 'tag(log, interval(1e-4, 1))', seed: '1,2'}}}\noptimized_metric: val/acc\n"
+        "+t: \"'a, b'\", wd: 'tag(log, interval(1e-4, 1))', seed: '1,2'}}}\n"
+        "optimized_metric: val/acc\n"
     )
     text, _ = grid_of(config.read_text(), config, "train.py", tmp_path)
     trials = plan(parse_grid(text, "grid.yaml", [], tmp_path)).trials

@@ -75,7 +75,7 @@ def words_of_wandb(sweep: dict[str, Any], run: dict[str, Any]) -> tuple[str, ...
 
 PARAMETERS = {
     "plain": '{lr: {values: [0.1, 1.0e-5]}, n: {value: 3}, name: {values: [a b, "it\'s"]}}',
-    "bools and null": "{amp: {values: [true, false]}, x: {value: null}, off: {value: false}, "
+    "bools and null": "{amp: {values: [true, false]}, x: {value: null}, of: {value: false}, "
     "mixed: {values: [true, 3, two]}}",
     "lists and dicts": "{a: {values: [[1, 2], [3]]}, o: {values: [{a: 1}, {b: x}]}, "
     "q: {value: '{x}'}, e: {values: ['', y]}}",

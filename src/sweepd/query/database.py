@@ -422,27 +422,27 @@ def _filled(tables: Sequence[pa.Table], infos: Iterable[SweepInfo]) -> list[pa.T
     axes = fields.keys() - PLAN.fixed.keys() - TRIALS.fixed.keys()
     filled = list(tables)
     neutral = (
-        (kind, name, column, value)
+        (kind, name, axis, value)
         for info in infos
         for kind, names in info.neutral.items()
         for name, columns in names.items()
-        for column, value in columns.items()
-        if column in axes and isinstance(value, int | float | str)
+        for axis, value in columns.items()
+        if axis in axes and isinstance(value, int | float | str)
     )
-    for kind, name, column, value in dict.fromkeys(neutral):
+    for kind, name, axis, value in dict.fromkeys(neutral):
         import pyarrow.compute as pc  # which takes a while
 
-        of = fields[column].type
+        of = fields[axis].type
         try:
             at = pa.scalar(text_in_column(value) if pa.types.is_string(of) else value, of)
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # the column is another field's
             continue
         for i, table in enumerate(filled):
-            if column not in table.column_names:
-                table = table.append_column(fields[column], pa.nulls(table.num_rows, of))
-            before = pc.and_(pc.equal(table[kind], name), pc.is_null(table[column]))
-            place = table.column_names.index(column)
-            filled[i] = table.set_column(place, column, pc.if_else(before, at, table[column]))
+            if axis not in table.column_names:
+                table = table.append_column(fields[axis], pa.nulls(table.num_rows, of))
+            before = pc.and_(pc.equal(table[kind], name), pc.is_null(table[axis]))
+            place = table.column_names.index(axis)
+            filled[i] = table.set_column(place, axis, pc.if_else(before, at, table[axis]))
     return filled
 
 

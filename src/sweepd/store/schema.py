@@ -14,6 +14,7 @@ user's own pandas Series later in the process (tried).
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,12 +27,17 @@ import pyarrow as pa
 
 from sweepd.limits import LARGEST_INT, text_in_column
 from sweepd.listing import Row
+from sweepd.statuses import STATUSES
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 NULL, BOOL, INT, FLOAT, TEXT = pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string()
 UTC_TIME = pa.timestamp("us")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+SHARES = ("acc", "chain_acc", "commonest")
+"""The scores of endings that are shares."""
+LONGEST_NAME = 200
+"""The most characters of a column's name."""
 
 
 def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -89,6 +95,8 @@ class Layout:
     added: frozenset[str] = frozenset()
     """The fixed columns that were added later. Files that were written before lack them, and they
     are null there."""
+    never_null: tuple[str, ...] = ()
+    """The columns besides those of the key that have a value in each row."""
 
     @cached_property
     def fixed(self) -> dict[str, pa.DataType]:
@@ -123,6 +131,7 @@ class Layout:
 
         The table's own metadata is kept.
         """
+        self.check_names(table.column_names)
         if missing := self.fixed.keys() - self.added - set(table.column_names):
             raise ValueError(f"not a file of {self.name}: no column {', '.join(sorted(missing))}")
         # An axis may come with another type, such as int8, from a file that others wrote.
@@ -158,11 +167,40 @@ class Layout:
         rows = _first_rows(table, self.key)
         return table.take(pa.Array.from_buffers(INT, len(rows), [None, pa.py_buffer(rows)]))
 
+    def check_names(self, names: Sequence[str]) -> None:
+        """Raises ValueError if two columns have one name, which letters' case does not tell apart
+        in SQL, or if one is too long or holds what no name does."""
+        if twice := [name for name, n in Counter(map(str.lower, names)).items() if n > 1]:
+            raise ValueError(f"several columns are called {twice[0]}")
+        for name in names:
+            if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
+                raise ValueError(f"a column is called {name[:LONGEST_NAME]!r}")
+
     def check_key(self, table: pa.Table) -> None:
         """Raises ValueError if a row lacks a part of its key."""
-        for name in self.key:
+        for name in (*self.key, *self.never_null):
             if table[name].null_count:
                 raise ValueError(f"a row of {self.name} has no {name}")
+
+    def sound(self, table: pa.Table) -> tuple[pa.Table, str]:
+        """Returns the rows of a conforming table that can be counted, and what is wrong with the
+        others. An ending has one of `STATUSES`, and shares lie from 0 to 1."""
+        if "status" not in self.fixed:
+            return table, ""
+        sound, wrong = np.ones(len(table), bool), ""
+        statuses = table["status"].to_pylist()
+        if unknown := set(statuses).difference(STATUSES):
+            sound = np.array([status not in unknown for status in statuses], bool)
+            wrong = f"a status {min(map(str, unknown))!r}"
+        for name in SHARES:
+            values = np.array([0.0 if one is None else one for one in table[name].to_pylist()])
+            if (absurd := (values < 0) | (values > 1)).any():
+                sound &= ~absurd
+                wrong = f"{name} = {values[absurd][0]}"
+        if not wrong:
+            return table, ""
+        kept = table.filter(column(sound.tolist(), BOOL))
+        return kept, f"{len(table) - len(kept)} of its {len(table)} rows do not count: {wrong}"
 
 
 def _first_rows(table: pa.Table, key: Sequence[str]) -> Numbers:
@@ -290,6 +328,7 @@ PLAN = Layout(
     key=("sweep", "id"),
     first_by="id",
     filed_by="sweep",
+    never_null=("trunk", "config", "code", "task", "model", "seed"),
 )
 """The table of plans, with one row for each planned trial of a sweep. on_demand: whether the trial
 runs only where an answer depends on it."""

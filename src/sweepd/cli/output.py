@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.listing import Row, listing
+from sweepd.listing import Row, listing, shown
 
 if TYPE_CHECKING:
     from sweepd.query.readable import StyledLine, Tone
@@ -69,7 +69,18 @@ def command(*words: str, results: str) -> str:
 
 def say(text: str) -> None:
     """Prints a message for the person at the terminal, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(readable(text), file=sys.stderr, flush=True)
+
+
+def put(text: str) -> None:
+    """Prints a text on stdout."""
+    print(readable(text), flush=True)
+
+
+def readable(text: str) -> str:
+    """Returns a text of several lines with all that a terminal would obey as its escape. The text
+    may come from somebody else's store. Where a line began anew (a carriage return), it ends."""
+    return shown(text.replace("\r\n", "\n").replace("\r", "\n"), kept="\n\t")
 
 
 class Lossy(io.FileIO):
@@ -163,7 +174,9 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
         case "csv":
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(columns)
-            writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
+            for row in rows:
+                plain = (_plain(row.get(name)) for name in columns)
+                writer.writerow([shown(v, "\n\t") if isinstance(v, str) else v for v in plain])
         case "table":
             text, left_out = listing(columns, rows, width())
             print(text)
@@ -175,6 +188,7 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
 
 def show(lines: Iterable[StyledLine]) -> None:
     """Prints lines for people, in colours on a terminal."""
+    lines = [[(readable(text), tone) for text, tone in line] for line in lines]
     if not (sys.stdout.isatty() or "FORCE_COLOR" in os.environ):  # rich takes a while to import
         for line in lines:
             print("".join(text for text, _ in line))

@@ -17,7 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sweepd.cli.board import MOST_ERRORS, RUNNING, Board, TrialState, amount, drawn, line
-from sweepd.cli.output import command, say
+from sweepd.cli.output import command, put, readable, say
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure
 from sweepd.listing import duration
@@ -122,7 +122,7 @@ class Progress:
     def note(self, text: str) -> None:
         """Prints a message for the person at the terminal."""
         if self.live:
-            self.live.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self.live.console.print(readable(text), highlight=False, markup=False, soft_wrap=True)
         else:
             say(text)
 
@@ -241,7 +241,7 @@ def watched(address: str, sweep: str | None) -> None:
                 stand = {id_: state.status for id_, state in board.states.items()}
                 before, at = last.get(name, (None, 0.0))
                 if stand != before or time.monotonic() - at > QUIET_SECONDS:
-                    print(f"{name}: {line(board)}", flush=True)
+                    put(f"{name}: {line(board)}")
                     last[name] = stand, time.monotonic()
     except KeyboardInterrupt:
         say("no longer watching")

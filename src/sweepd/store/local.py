@@ -65,8 +65,8 @@ class LocalFolder(Folder):
 
     def now(self) -> float:
         probe = aside_name()
-        self.put(probe, b"")
         try:
+            self.put(probe, b"")
             return self._trying("read", probe, lambda path: path.stat().st_mtime)
         finally:
             self.delete([probe])
@@ -211,6 +211,8 @@ class LocalFolder(Folder):
                 if what == "read" and isinstance(error, FileNotFoundError):
                     raise
                 if delay is None or error.errno in lasting:
+                    if what == "list" and error.filename:  # a folder below
+                        path = Path(error.filename)
                     raise _failure(what, path, error) from error
                 time.sleep(delay)
         raise AssertionError

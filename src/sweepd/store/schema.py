@@ -95,8 +95,6 @@ class Layout:
     added: frozenset[str] = frozenset()
     """The fixed columns that were added later. Files that were written before lack them, and they
     are null there."""
-    never_null: tuple[str, ...] = ()
-    """The columns besides those of the key that have a value in each row."""
 
     @cached_property
     def fixed(self) -> dict[str, pa.DataType]:
@@ -178,7 +176,7 @@ class Layout:
 
     def check_key(self, table: pa.Table) -> None:
         """Raises ValueError if a row lacks a part of its key."""
-        for name in (*self.key, *self.never_null):
+        for name in self.key:
             if table[name].null_count:
                 raise ValueError(f"a row of {self.name} has no {name}")
 
@@ -328,7 +326,6 @@ PLAN = Layout(
     key=("sweep", "id"),
     first_by="id",
     filed_by="sweep",
-    never_null=("trunk", "config", "code", "task", "model", "seed"),
 )
 """The table of plans, with one row for each planned trial of a sweep. on_demand: whether the trial
 runs only where an answer depends on it."""

@@ -133,10 +133,7 @@ class Store(SweepFolder):
         plans = self.read_plans(list(sweeps))
         damaged = [*self.read_trials().damaged, *unreadable, *plans.damaged]
         names = [record_of(number) for number in self.launch_numbers()]
-        for launch in self.launches():
-            if reason := launch.get("damaged"):
-                name = record_of(launch["number"])
-                damaged.append(Damaged(self.folder.where(name), reason))
+        damaged += damaged_launches(self)
         for sweep in sweeps:
             path = f"sweeps/{sweep}"
             try:
@@ -449,6 +446,14 @@ def _own(folder: Path) -> Path:
     if folder.lstat().st_uid != os.getuid():
         raise EnvironmentFailure(f"{folder} belongs to another user: set SWEEPD_RESCUE")
     return folder
+
+
+def damaged_launches(store: Store) -> list[Damaged]:
+    """Returns the records of launches that are damaged."""
+    damaged = (launch for launch in store.launches() if "damaged" in launch)
+    return [
+        Damaged(store.folder.where(record_of(one["number"])), one["damaged"]) for one in damaged
+    ]
 
 
 def record_of(launch: int) -> str:

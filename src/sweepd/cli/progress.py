@@ -26,8 +26,6 @@ from sweepd.store.names import attempt_number
 from sweepd.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pyarrow as pa
 
     from sweepd.grid.trials import Trial
@@ -334,7 +332,7 @@ def _failed(board: Board, trial: str, why: str, address: str) -> str:
 
 
 def standings(
-    store: Store, sweep: str, planned: pa.Table, metrics: Iterable[str]
+    store: Store, sweep: str, planned: pa.Table, metrics: Collection[str]
 ) -> tuple[dict[str, Row], tuple[Damaged, ...]]:
     """Returns how each planned trial stands that has begun, by id, and what could not be read.
 
@@ -343,9 +341,10 @@ def standings(
     metrics: those of the user's own tasks and loops.
     """
     from sweepd.store.endings import counting
+    from sweepd.store.schema import with_doubles
 
     read = store.read_trials(planned["config"].to_pylist())
-    ended = counting(read.table)
+    ended = counting(with_doubles(read.table, {*metrics}.intersection(read.table.column_names)))
     shown = [name for name in (*ENDED, *metrics) if name in ended.column_names]
     standing: dict[str, Row] = {row["id"]: row for row in ended.select(shown).to_pylist()}
     if store.driven_elsewhere([sweep]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,8 +89,8 @@ def _show(record: TrialRecord, repeat: str) -> None:
         checks = record.checks()
         scores = ("acc", *record.metrics)
         for score, of in (("loss", record.curve), *((score, checks) for score in scores)):
-            steps = [row["step"] for row in of if row.get(score) is not None]
-            values = [row[score] for row in of if row.get(score) is not None]
+            measured = [row for row in of if _is_finite(row.get(score))]
+            steps, values = [row["step"] for row in measured], [row[score] for row in measured]
             if values:
                 span = f"{_short(min(values))} to {_short(max(values))}"
                 put(f"{score:<5} {sparkline(values)}  {span}, steps {steps[0]} to {steps[-1]}")
@@ -131,6 +132,10 @@ def sparkline(values: Sequence[float]) -> str:
     low, high = min(means), max(means)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(BARS[round((mean - low) * scale)] for mean in means)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and isfinite(value)
 
 
 def _short(value: Any) -> str:

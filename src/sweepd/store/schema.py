@@ -15,7 +15,7 @@ user's own pandas Series later in the process (tried).
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, reduce
@@ -34,8 +34,12 @@ NULL, BOOL, INT, FLOAT, TEXT = pa.null(), pa.bool_(), pa.int64(), pa.float64(), 
 UTC_TIME = pa.timestamp("us")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-SHARES = ("acc", "chain_acc", "commonest")
-"""The scores of endings that are shares."""
+RANGES: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("acc", "chain_acc", "commonest"), (0.0, 1.0)),
+    **dict.fromkeys(("started", "ended"), (0, 253_402_300_799_999_999)),
+}
+"""The least and the greatest value of columns of endings. Times are in microseconds since 1970, up
+to the year 9999."""
 LONGEST_NAME = 200
 """The most characters of a column's name."""
 
@@ -182,7 +186,7 @@ class Layout:
 
     def sound(self, table: pa.Table) -> tuple[pa.Table, str]:
         """Returns the rows of a conforming table that can be counted, and what is wrong with the
-        others. An ending has one of `STATUSES`, and shares lie from 0 to 1."""
+        others. An ending has one of `STATUSES`, and values in `RANGES`."""
         if "status" not in self.fixed:
             return table, ""
         sound, wrong = np.ones(len(table), bool), ""
@@ -190,9 +194,11 @@ class Layout:
         if unknown := set(statuses).difference(STATUSES):
             sound = np.array([status not in unknown for status in statuses], bool)
             wrong = f"a status {min(map(str, unknown))!r}"
-        for name in SHARES:
-            values = np.array([0.0 if one is None else one for one in table[name].to_pylist()])
-            if (absurd := (values < 0) | (values > 1)).any():
+        for name, (least, most) in RANGES.items():
+            kind = INT if self.fixed[name] == UTC_TIME else self.fixed[name]
+            numbers = table[name].cast(kind).to_pylist()
+            values = np.array([least if one is None else one for one in numbers])
+            if (absurd := (values < least) | (values > most)).any():
                 sound &= ~absurd
                 wrong = f"{name} = {values[absurd][0]}"
         if not wrong:
@@ -217,10 +223,23 @@ def _first_rows(table: pa.Table, key: Sequence[str]) -> Numbers:
     return np.sort(order[np.append(True, np.logical_or.reduce(differs))])
 
 
-def with_doubles(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    """Returns the table with these columns as doubles. One that it lacks is null."""
+def with_doubles(table: pa.Table, names: Collection[str]) -> pa.Table:
+    """Returns the table with these columns as doubles. One that it lacks is null, and so is a text
+    that is no number, which somebody else has written."""
+    for name in names:
+        if name in table.column_names and table[name].type == TEXT:
+            at = table.column_names.index(name)
+            values = [_number(value) for value in table[name].to_pylist()]
+            table = table.set_column(at, name, column(values, FLOAT))
     types = {field.name: field.type for field in table.schema}
     return _cast(table, types | dict.fromkeys(names, FLOAT))
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except ValueError:
+        return None
 
 
 def _join(a: pa.DataType, b: pa.DataType) -> pa.DataType:

@@ -24,7 +24,7 @@ from sweepd.query.answers import ask
 from sweepd.statuses import RAN
 from sweepd.store import garbage, merging, tables
 from sweepd.store.endings import counting
-from sweepd.store.storage import Damaged, digest
+from sweepd.store.storage import Damaged, digest, to_json
 from sweepd.store.store import Store, SweepInfo
 
 TRIALS = [planned(d=8 << (i // 2), seed=i % 2, check_every=1) for i in range(6)]
@@ -181,7 +181,7 @@ def test_files_are_copied_as_they_are(pair: tuple[Store, Store], tmp_path: Path)
 
 def test_two_launches_of_one_number_are_refused(pair: tuple[Store, Store]) -> None:
     for store in pair:
-        store.folder.put("launches/17.json", store.address.encode())
+        store.folder.put("launches/17.json", to_json({"sweep": "first", "host": store.address}))
     with pytest.raises(EnvironmentFailure, match=r"launch 17 of .*ours is another one"):
         merged(*pair)
 

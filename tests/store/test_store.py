@@ -235,7 +235,7 @@ def test_a_sweep_that_cannot_be_read_now_is_not_called_damaged(tmp_path: Path) -
         store.save_sweep(name, "", INFO, [plan_row(TRIAL)])
     with failing_reads("sweeps/two/sweep.json", errno.EIO):
         for ask in (store.sweeps, store.readable_sweeps, lambda: store.read_plans(["one"])):
-            with pytest.raises(EnvironmentFailure, match="two/sweep.json: Input/output error"):
+            with pytest.raises(EnvironmentFailure, match=r"two/sweep\.json: Input/output error"):
                 ask()
     assert store.sweeps() == ["one", "two"]
 

@@ -175,7 +175,8 @@ def unsealed(stored: bytes) -> bytes:
 
 DIGESTED = re.compile(rb"sweepd\.digest(.{2,4}?)([0-9a-f]{%d})" % DIGEST_LENGTH, re.DOTALL)
 """The digest that a file holds of itself: that of its bytes with zeros in the digest's place. It
-follows this key in JSON, in a remark of YAML and in the metadata of Parquet. The last one counts."""
+follows this key in JSON, in a remark of YAML and in the metadata of Parquet. The last one
+counts."""
 DIGEST_KEY, NO_DIGEST = "sweepd.digest", "0" * DIGEST_LENGTH
 
 
@@ -213,7 +214,8 @@ def from_json(data: bytes, shape: Any) -> Any:
     if its digest is another, or if it is not of this shape.
 
     A shape is a type; `[shape]` for a list; `{str: shape}` for a mapping of names; or a mapping
-    that gives the shapes of some keys, or of keys that must be there (`Whole`). Numbers are finite, and texts can be written as UTF-8.
+    that gives the shapes of some keys, or of keys that must be there (`Whole`). Numbers are
+    finite, and texts can be written as UTF-8.
     """
     check_digest(data)
     try:

@@ -55,6 +55,8 @@ row takes a thousand times its bytes."""
 MOST_ROWS = 2**21
 """The number of rows from which a compacted file is not written again. This bounds what compacting
 takes."""
+MOST_TABLE = 2**34
+"""The most bytes of a Parquet file. To compare so many with their digest takes half a minute."""
 MOST_VALUES = 2**28
 """The most rows times columns of a file that is read whole."""
 SMALL_BYTES, ROOM_BYTES = 2**20, 2**26
@@ -141,6 +143,8 @@ def look(
     """
     path = f"{below}/{file.name}"
     try:
+        if file.size > MOST_TABLE:
+            raise ValueError(f"larger than {MOST_TABLE:,} bytes")
         if not whole and NAME.fullmatch(path):
             reader = Reader(folder, path, file.size)
             if checked:

@@ -186,6 +186,19 @@ def test_two_launches_of_one_number_are_refused(pair: tuple[Store, Store]) -> No
         merged(*pair)
 
 
+def test_a_damaged_grid_or_launch_of_theirs_is_named_and_all_else_comes(
+    pair: tuple[Store, Store],
+) -> None:
+    ours, theirs = launched(pair[0], "here", []), launched(pair[1], "there", [("first", [])])
+    theirs = launched(theirs, "there", [("second", [Attempt(2, "completed")])])
+    theirs.folder.put("sweeps/first/grid.yaml", b"name: other")
+    theirs.folder.put(f"launches/{theirs.launch_numbers()[0]}.json", b'{"pid": "one"}')
+    brought, damaged = merged(ours, theirs)
+    assert ours.sweeps() == ["second"] and brought["launches"] == brought["endings"] == 1
+    assert damaged[0].path.endswith("sweeps/first/grid.yaml")
+    assert len(damaged) == 2
+
+
 def test_a_replaced_file_that_has_no_digest_in_its_name_hides_none_of_ours(
     pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ permission is only not known yet."""
 DEPTH = 4
 """How many folders deep an object lies at most. What lies deeper is not a store's."""
 KINDS = {
-    stat.S_IFLNK: "a symbolic link, which is not followed: put what it names in its place",
+    stat.S_IFLNK: "a symbolic link, which is not followed",
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",

@@ -36,6 +36,7 @@ from sweepd.store.storage import (
 from sweepd.store.tables import Read, look, to_parquet
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
+SETTLES = ("factor", "least", "most")
 SHAPE = {
     **dict.fromkeys(("created", "base", "goal", "pass", "search", "minimized"), str),
     "tune": [str],
@@ -45,7 +46,7 @@ SHAPE = {
     "size_fields": {str: str},
     "task_fields": {str: [str]},
     "code_files": {str: {str: str}},
-    "settle": Whole(dict.fromkeys(("factor", "least", "most"), (int, float))),
+    "settle": Whole(dict.fromkeys(SETTLES, (int, float))),
     "metrics": {str: str},
     "own_classes": {str: {str: Whole({"where": str, "defaults": {str: object}})}},
     "sources": {str: Whole({"beside": {str: str}, "packages": {str: str}})},
@@ -156,7 +157,8 @@ def faults(info: SweepInfo) -> Iterator[str]:
     fields = [info.minimized or "d", *(name.rpartition(".")[2] for name in info.tune)]
     fields += [*info.size_fields.values(), *chain(*info.task_fields.values())]
     yield from (f"the field {name!r}" for name in fields if not re.fullmatch(FIELD, name))
-    numbers = [*info.extra_seeds, *info.fresh_seeds, *(info.settle or {}).values()]
+    numbers = [*info.extra_seeds, *info.fresh_seeds]
+    numbers += [number for name, number in (info.settle or {}).items() if name in SETTLES]
     yield from (f"the number {n}" for n in numbers if not 0 <= n <= LARGEST_INT)
     if "\0" in info.base:
         yield f"the folder {info.base!r}"

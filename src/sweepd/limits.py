@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Literal, get_args
 
 LARGEST_INT = 2**53
@@ -18,6 +19,12 @@ GOAL = r"\s*(?P<metric>\w+)\s*(?P<comparison>>=|<=|>|<)\s*(?P<number>[-+.\w]+)\s
 PassRule = Literal["median", "all", "any", "mean"]
 PASS_RULES: tuple[PassRule, ...] = get_args(PassRule)
 """How the seeds of a cell count together."""
+
+
+def measured(score: float | None) -> float | None:
+    """Returns a score, or None where it is no number: NaN or infinite. `query.cells_sql` says the
+    same of a score in SQL."""
+    return score if score is not None and isfinite(score) else None
 
 
 def text_in_column(value: object) -> str:

@@ -157,7 +157,7 @@ def faults(info: SweepInfo) -> Iterator[str]:
     fields = [info.minimized or "d", *(name.rpartition(".")[2] for name in info.tune)]
     fields += [*info.size_fields.values(), *chain(*info.task_fields.values())]
     yield from (f"the field {name!r}" for name in fields if not re.fullmatch(FIELD, name))
-    numbers = [*info.extra_seeds, *info.fresh_seeds]
+    numbers: list[float] = [*info.extra_seeds, *info.fresh_seeds]
     numbers += [number for name, number in (info.settle or {}).items() if name in SETTLES]
     yield from (f"the number {n}" for n in numbers if not 0 <= n <= LARGEST_INT)
     if "\0" in info.base:

@@ -53,7 +53,8 @@ test-e2e: install
 torture: install
 	$(BIN)/python -m pytest -q -s tests/torture
 	$(BIN)/python -m pytest -q -n auto --dist worksteal --hypothesis-profile=torture \
-		tests/test_hostile_input.py tests/test_security.py
+		tests/test_hostile_input.py tests/test_security.py tests/test_others_stores.py \
+		tests/test_read_errors.py
 
 # Each part beside a peer, both measured in one run, alternating (docs/performance.md). Takes some
 # fifteen minutes of a machine that does nothing else.

@@ -14,6 +14,7 @@ from questions import ended
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.query.answers import ask
 from sweepd.query.database import CELLS, VIEWS, Views, connect
+from sweepd.store.storage import Damaged
 from sweepd.store.store import Store
 
 
@@ -304,6 +305,10 @@ def test_a_damaged_sweep_is_named_and_skipped_unless_it_was_asked_for() -> None:
             if name == "broken":
                 raise EnvironmentFailure("sweep.json is damaged")
             return super().load_sweep(name)
+
+        def readable_sweeps(self) -> Any:
+            whole = {name: self.load_sweep(name) for name in self.infos if name != "broken"}
+            return whole, (Damaged("broken", "sweep.json is damaged"),)
 
     store = Broken()
     store.add_sweep("broken", [])

@@ -25,7 +25,7 @@ from sweepd.query.answers import ask
 from sweepd.statuses import RAN
 from sweepd.store import garbage, merging, tables
 from sweepd.store.endings import counting
-from sweepd.store.storage import Damaged, digest
+from sweepd.store.storage import Damaged, digest, to_json
 from sweepd.store.store import Store, SweepInfo
 
 TRIALS = [planned(d=8 << (i // 2), seed=i % 2, check_every=1) for i in range(6)]
@@ -182,9 +182,22 @@ def test_files_are_copied_as_they_are(pair: tuple[Store, Store], tmp_path: Path)
 
 def test_two_launches_of_one_number_are_refused(pair: tuple[Store, Store]) -> None:
     for store in pair:
-        store.folder.put("launches/17.json", store.address.encode())
+        store.folder.put("launches/17.json", to_json({"sweep": "first", "host": store.address}))
     with pytest.raises(EnvironmentFailure, match=r"launch 17 of .*ours is another one"):
         merged(*pair)
+
+
+def test_a_damaged_grid_or_launch_of_theirs_is_named_and_all_else_comes(
+    pair: tuple[Store, Store],
+) -> None:
+    ours, theirs = launched(pair[0], "here", []), launched(pair[1], "there", [("first", [])])
+    theirs = launched(theirs, "there", [("second", [Attempt(2, "completed")])])
+    theirs.folder.put("sweeps/first/grid.yaml", b"name: other")
+    theirs.folder.put(f"launches/{theirs.launch_numbers()[0]}.json", b'{"pid": "one"}')
+    brought, damaged = merged(ours, theirs)
+    assert ours.sweeps() == ["second"] and brought["launches"] == brought["endings"] == 1
+    assert damaged[0].path.endswith("sweeps/first/grid.yaml")
+    assert len(damaged) == 2
 
 
 def test_a_replaced_file_that_has_no_digest_in_its_name_hides_none_of_ours(

@@ -113,7 +113,7 @@ def export(
     needed = VIEWS if out is None else {"trials"}
     sweeps = [sweep] if sweep else None
     views = connect(stored(results), code="all", sweeps=sweeps, needed=needed)
-    say_left_out(views.damaged)
+    say_left_out(views.damaged, views.notes)
     if to is not None:
         from sweepd.cli.tracking import FOLDER
         from sweepd.trackers.base import hand_over

@@ -217,11 +217,12 @@ def doctor(
             check("results", True, f"{address} will be made by the first launch")
         else:
             store = Store.create(address)
-            files = [*store.read_trials().damaged, *store.read_plans().damaged]
-            files += store.readable_sweeps()[1]
+            files, old = store.inspected()
             count = f"{len(store.sweeps())} sweeps, {len(files)}"
             found = f"{count} damaged files in {store.address}"
             check_files("results", files, found, f"{remedy}; {anew}")
+            if old:
+                check("digests", True, f"{old} files of an earlier version hold none")
             if deep:
                 files = store.metrics.whole()[1]
                 check_files("metrics", files, f"{len(files)} damaged files of metrics", remedy)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.listing import Row, listing
+from sweepd.listing import Row, listing, shown
 
 if TYPE_CHECKING:
     from sweepd.query.readable import StyledLine, Tone
@@ -68,7 +68,18 @@ def command(*words: str, results: str) -> str:
 
 def say(text: str) -> None:
     """Prints a message for the person at the terminal, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(readable(text), file=sys.stderr, flush=True)
+
+
+def put(text: str) -> None:
+    """Prints a text on stdout."""
+    print(readable(text), flush=True)
+
+
+def readable(text: str) -> str:
+    """Returns a text of several lines with all that a terminal would obey as its escape. The text
+    may come from somebody else's store. Where a line began anew (a carriage return), it ends."""
+    return shown(text.replace("\r\n", "\n").replace("\r", "\n"), kept="\n\t")
 
 
 class Lossy(io.FileIO):
@@ -174,6 +185,7 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
 
 def show(lines: Iterable[StyledLine]) -> None:
     """Prints lines for people, in colours on a terminal."""
+    lines = [[(readable(text), tone) for text, tone in line] for line in lines]
     if not (sys.stdout.isatty() or "FORCE_COLOR" in os.environ):  # rich takes a while to import
         for line in lines:
             print("".join(text for text, _ in line))
@@ -196,7 +208,7 @@ def width() -> int | None:
 def _csv(value: Any) -> str:
     """Returns a value as CSV. Null is nothing, and a text without letters is `""`, which Python's
     own writer tells apart from 3.12 on."""
-    text = "" if value is None else str(value)
+    text = "" if value is None else shown(str(value), kept="\n\t")
     return '"' + text.replace('"', '""') + '"' if value == "" or set(text) & {*',"\r\n'} else text
 
 

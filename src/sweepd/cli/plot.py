@@ -101,6 +101,7 @@ def report(
     from sweepd.query.claim_files import shipped_claims
     from sweepd.query.database import connect
     from sweepd.query.selection import codes
+    from sweepd.store.store import damaged_launches
 
     if out.suffix != ".html":
         raise UserError(f"--out {out}: end it in .html")
@@ -120,7 +121,8 @@ def report(
         try:
             write(out, page_of(heading, asked, grids, launches, papers, command))
         finally:
-            say_left_out((*views.damaged, *asked.damaged), asked.notes)
+            left_out = (*views.damaged, *asked.damaged, *damaged_launches(store))
+            say_left_out(left_out, asked.notes)
         say(f"report written to {out}")
         if runs:
             time.sleep(WATCH_SECONDS)

@@ -15,11 +15,11 @@ from typing import Any
 
 from sweepd.grid.axes import range_values
 from sweepd.grid.fingerprint import FOLDERS
-from sweepd.grid.metrics import BETTER, NAME
+from sweepd.grid.metrics import BETTER
 from sweepd.grid.options import OF_CELLS, OF_SQL, RESERVED
 from sweepd.grid.program import GIVEN, KEYS, is_derived
 from sweepd.grid.yamlfile import dump, shown
-from sweepd.limits import LARGEST_INT, text_in_column
+from sweepd.limits import LARGEST_INT, METRIC, text_in_column
 
 TAKEN = (*KEYS, *GIVEN, *RESERVED, *OF_CELLS, *OF_SQL, *keyword.kwlist, "cost")
 """The names that no field may have. A parameter of such a name gets `p_` in front."""
@@ -171,9 +171,9 @@ class Draft:
     ) -> str:
         measured = re.sub(r"\W", "_", self.metric).lower()
         reserved = {*RESERVED, *OF_CELLS, *OF_SQL} - BETTER.keys()
-        if not NAME.fullmatch(measured) or measured in reserved:
+        if not re.fullmatch(METRIC, measured) or measured in reserved:
             measured = re.sub(r"[^a-z0-9_]", "_", f"m_{measured}")[:50]
-            measured = measured if NAME.fullmatch(measured) else f"{measured}_score"
+            measured = measured if re.fullmatch(METRIC, measured) else f"{measured}_score"
         up = BETTER.get(measured, "up" if self.goal_up else "down") == "up"
         if measured in BETTER and self.goal_up is not None and up != self.goal_up:
             measured, up = f"m_{measured}", self.goal_up

@@ -391,9 +391,16 @@ def connect(
     # `trials` has the ending of each trial that counts, `raw.superseded` the other endings.
     con = sandbox()
     copy(con, "raw.planned", planned)
+    unscored = {n: ended[n].null_count for n in own if n in ended.column_names}
+    ended = with_doubles(ended, own)
+    notes = [
+        f"left out: {name} of {texts} endings, which is a text and no number"
+        for name, nulls in unscored.items()
+        if (texts := ended[name].null_count - nulls)
+    ]
     counting, superseded = parted(ended)
-    copy(con, "trials", with_doubles(counting, own))
-    copy(con, "raw.superseded", with_doubles(superseded, own))
+    copy(con, "trials", counting)
+    copy(con, "raw.superseded", superseded)
     con.execute("CREATE VIEW attempts AS FROM trials UNION ALL FROM raw.superseded")
     if "metrics" in needed:  # which `prepare` replaces
         attach(con, Read(METRICS.concat([])), [], own=tuple(own))
@@ -412,7 +419,7 @@ def connect(
     con.execute(cells_sql.SWEEPS)
     con.execute("SET lock_configuration = true")
     damaged = (*selection.damaged, *plans.damaged, *trials.damaged)
-    return Views(con, selection, code, plan_axes, trial_axes, own, damaged)
+    return Views(con, selection, code, plan_axes, trial_axes, own, damaged, notes)
 
 
 def _filled(tables: Sequence[pa.Table], infos: Iterable[SweepInfo]) -> list[pa.Table]:

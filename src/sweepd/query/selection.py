@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import UserError
 from sweepd.grid.metrics import Better
 from sweepd.grid.options import Settle
-from sweepd.store.storage import Damaged, Unreachable
+from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Source(Protocol):
     """What questions need of a store."""
 
     def sweeps(self) -> list[str]: ...
+    def readable_sweeps(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]: ...
     def load_sweep(self, name: str) -> SweepInfo: ...
     def read_plans(self, sweeps: list[str] | None) -> Read: ...
     def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
@@ -57,23 +58,14 @@ class Selection:
     @classmethod
     def of(cls, source: Source, sweeps: Sequence[str] | None) -> Selection:
         """Returns these sweeps, or the whole store if `sweeps` is None, where a damaged sweep.json
-        is skipped. If its sweep was asked for by name, it raises EnvironmentFailure, as does a
-        place that does not answer. Raises UserError for an unknown sweep."""
-        infos: dict[str, SweepInfo] = {}
-        damaged = []
-        names = source.sweeps()
-        if sweeps is not None:
-            names = sorted(set(sweeps), key=lambda name: names.index(name) if name in names else -1)
-        for name in names:
-            try:
-                infos[name] = source.load_sweep(name)
-            except Unreachable:
-                raise  # nothing is known of it, so an answer without it would be wrong
-            except EnvironmentFailure as error:
-                if sweeps is not None:
-                    raise
-                damaged.append(Damaged(f"sweep {name}", str(error)))
-        return cls(source, infos, tuple(damaged), sweeps is None)
+        is skipped. Raises EnvironmentFailure if that of a sweep was asked for by name, or if one
+        cannot be read, and UserError for an unknown sweep."""
+        if sweeps is None:
+            infos, damaged = source.readable_sweeps()
+            return cls(source, infos, damaged, True)
+        order = source.sweeps()
+        names = sorted(set(sweeps), key=lambda name: order.index(name) if name in order else -1)
+        return cls(source, {name: source.load_sweep(name) for name in names}, (), False)
 
     def own_metrics(self, plan_axes: Collection[str]) -> dict[str, Better]:
         """Returns the metrics of users' own tasks and loops, and which way each is better. Raises

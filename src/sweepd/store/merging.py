@@ -32,13 +32,14 @@ from sweepd.store.storage import (
     Damaged,
     File,
     Folder,
+    Unfit,
     checked,
     digest,
     each,
     unsealed,
 )
-from sweepd.store.store import Store, record_of, sweep_lock
-from sweepd.store.sweeps import SweepInfo, accepting
+from sweepd.store.store import MOST_STATE, Store, record_of, sweep_lock
+from sweepd.store.sweeps import GRID, SweepInfo, accepting
 from sweepd.store.tables import MOST_ROWS, NAME, batches, look, replaced_by
 
 JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted_for", "neutral")
@@ -95,11 +96,14 @@ def lacks(
         sweeps = _sweeps(ours, theirs, renamed, damaged)  # refuses before anything is written
         there = ours.launch_numbers()
         for number in theirs.launch_numbers():
-            name = record_of(number)
-            record = theirs.folder.read(name)
-            if number not in there:
-                yield MergeStep("launches", 1, partial(ours.folder.put, name, record))
-            elif ours.folder.read(name) != record:
+            name, record = record_of(number), theirs.launch(number)
+            mine = ours.launch(number) if number in there else {"damaged": "missing"}
+            if "damaged" in record:
+                damaged.append(Damaged(theirs.folder.where(name), record["damaged"]))
+            elif "damaged" in mine:
+                put = partial(ours.folder.put, name, theirs.folder.read(name))
+                yield MergeStep("launches", 1, put)
+            elif mine != record:
                 raise EnvironmentFailure(
                     f"launch {number} of {ours.address} is another one than that of "
                     f"{theirs.address}: both began in the same microsecond, or a record was "
@@ -122,7 +126,7 @@ def lacks(
             return bool(checkpoint and (checkpoint.kept or after.get(checkpoint.trial) not in RAN))
 
         yield from _files(ours, theirs, "checkpoints", "checkpoints", damaged, trains_on)
-        yield from _logs(ours.folder, theirs.folder)
+        yield from _logs(ours.folder, theirs.folder, damaged)
 
         # The endings whose key we lack, and those that count before our row of that key
         # (`Layout.first_by`; null comes last).
@@ -193,8 +197,8 @@ def _files(
         if file.name in there or not wanted(file.name):
             continue
         name = f"{below}/{file.name}"
-        data = theirs.folder.read(name)
         try:
+            data = theirs.folder.read(name, most=MOST_STATE)
             if below == "checkpoints":
                 unsealed(data)
             if below == "code" and hashlib.sha256(data).hexdigest() != file.name[:-3]:
@@ -205,11 +209,11 @@ def _files(
             yield MergeStep(kind, 1, partial(ours.folder.put, name, data))
 
 
-def _logs(ours: Folder, theirs: Folder) -> Iterator[MergeStep]:
+def _logs(ours: Folder, theirs: Folder, damaged: list[Damaged]) -> Iterator[MergeStep]:
     """Yields the steps that bring what logs hold and ours do not. Where our own text is how theirs
     begins, only the rest is new. A text that came before is replaced by one that begins with it."""
-    mine = _texts(ours)
-    for trial, texts in _texts(theirs).items():
+    mine = _texts(ours, damaged)
+    for trial, texts in _texts(theirs, damaged).items():
         here = mine.get(trial, {})
         for text in texts.values():
             new = text.removeprefix(here.get("", b""))
@@ -223,14 +227,18 @@ def _bring_log(folder: Folder, trial: str, text: bytes, replaced: Sequence[str])
     folder.delete([f"logs/{name}" for name in replaced])
 
 
-def _texts(folder: Folder) -> dict[str, dict[str, bytes]]:
+def _texts(folder: Folder, damaged: list[Damaged]) -> dict[str, dict[str, bytes]]:
     """Returns, by trial, what came to its log from other stores, by file, and what it logged here,
     joined from its parts, as the file ""."""
     texts: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
     for file in folder.files("logs"):  # TRIAL.log, TRIAL/NNN.log or TRIAL/DIGEST.log (brought)
         trial, _, part = file.name.removesuffix(".log").partition("/")
         name = file.name if len(part) == DIGEST_LENGTH else ""
-        text = folder.read(f"logs/{file.name}")
+        try:
+            text = folder.read(f"logs/{file.name}")
+        except Unfit as error:
+            damaged.append(Damaged(folder.where(f"logs/{file.name}"), str(error)))
+            continue
         texts[trial][name] = texts[trial].get(name, b"") + text
     return texts
 
@@ -265,8 +273,13 @@ def _sweeps(
             damaged += read.damaged
             continue
         plan = _of_sweeps(read.table, [called] * read.table.num_rows)
+        try:
+            grid = theirs.read_grid(name)
+        except (FileNotFoundError, ValueError) as error:
+            damaged.append(Damaged(theirs.folder.where(f"sweeps/{name}/{GRID}"), str(error)))
+            continue
         if called not in there:
-            steps.append(_sweep(ours, called, theirs.load_grid(name), info, plan))
+            steps.append(_sweep(ours, called, grid, info, plan))
             continue
         mine, my_plan = readable.get(called), ours.read_plans([called])
         trials, my_trials = _trials(plan), _trials(my_plan.table)
@@ -278,7 +291,6 @@ def _sweeps(
             else:
                 same_sweep = mine.created == info.created and not differing
                 covered = same_sweep and mine.code_files.keys() <= info.code_files.keys()
-            grid = theirs.load_grid(name)
             if covered and ours.load_grid(called) == grid:
                 kept = info if mine is None else _with_files_of(info, mine)
                 steps.append(_sweep(ours, called, grid, kept, plan))
@@ -294,8 +306,7 @@ def _sweeps(
                 f"{what}. Bring theirs under another name: --rename {called}=NEW"
             )
         if my_trials < trials:
-            grid, newer = theirs.load_grid(name), _with_files_of(mine, info)
-            steps.append(_sweep(ours, called, grid, newer, plan))
+            steps.append(_sweep(ours, called, grid, _with_files_of(mine, info), plan))
         elif (joined := _with_files_of(info, mine)) != mine:
             steps.append(_sweep(ours, called, ours.load_grid(called), joined, my_plan.table))
     return steps

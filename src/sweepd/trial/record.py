@@ -78,13 +78,20 @@ def record_of(store: Store, start: str) -> TrialRecord:
     row = max(planned or [ending], key=lambda one: one["sweep"] == ending.get("sweep"))
     sweep, info = row["sweep"], store.load_sweep(row["sweep"])
     # The frozen grid has all values of the sweep. This trial's values are in its row.
-    frozen = parse(store.load_grid(sweep), f"{store.address}/sweeps/{sweep}/grid.yaml").data
-    kinds = ("loop", "stop") if "loop" in frozen else ("task", "model", *SETTINGS)
-    settings = {kind: _block(frozen[kind], kind, row, info) for kind in kinds}
-    alone = {**frozen, **settings, "seeds": [row["seed"]], "search": "grid", "settle": "off"}
+    where = f"{store.address}/sweeps/{sweep}/grid.yaml"
+    frozen = parse(store.load_grid(sweep), where).data
     factors = row.get(lengths.COLUMN)
-    if factors or frozen.get(lengths.KEY):
-        alone[lengths.KEY] = json.loads(factors or "[]")
+    try:
+        kinds = ("loop", "stop") if "loop" in frozen else ("task", "model", *SETTINGS)
+        settings = {kind: _block(frozen[kind], kind, row, info) for kind in kinds}
+        alone = {**frozen, **settings, "seeds": [row["seed"]], "search": "grid", "settle": "off"}
+        if factors or frozen.get(lengths.KEY):
+            alone[lengths.KEY] = json.loads(factors or "[]")
+    except UserError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        why = f"it does not fit trial {id_} ({type(error).__name__}: {error})"
+        raise EnvironmentFailure(f"{where} is damaged: {why}") from error
     now = current_code(info.classes_of(row["task"], row["model"]), Path(info.base))
     code_files = info.code_files.get(row["code"], {})
     # Rows of its parents come before its first own row. Of a step for which several attempts have a

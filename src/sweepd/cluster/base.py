@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.placement import Nodes, Placement, Resources, no_room, slots
+from sweepd.grid.placement import Nodes, Placement, Resources, by_type, idle_cards, no_room, slots
 from sweepd.grid.yamlfile import Keys
 
 Note = Callable[[str], None]
@@ -69,12 +69,15 @@ class ClusterFile(BaseModel, ABC):
     def slots(self, per_trial: Resources) -> int:
         """Returns how many trials run at once, or 0 if that is not known from here.
 
-        Raises UserError if no node can ever hold one.
+        Raises UserError if no node can ever hold one, and if all that can have cards for which it
+        does not ask.
         """
         types = self.types()
-        count = slots(types.values(), per_trial)
+        count = slots(types, per_trial)
         if types and not count:
             raise UserError(no_room(per_trial, types.values()))
+        if idle := idle_cards(types, per_trial):
+            raise UserError(idle)
         return count
 
     def placement(self, per_trial: Resources) -> Placement:
@@ -92,14 +95,14 @@ class ClusterFile(BaseModel, ABC):
         """
         if not at_once:
             return 0.0, 0.0
-        types = self.types().values()
-        able = [one for one in types if one.held(per_trial)]
+        types = self.types()
+        able = [types[name] for name, count in by_type(types, per_trial).items() if count]
         able.sort(key=lambda one: one.price / one.held(per_trial))
         low, high = self.starting
         dollars = []
         longest = seconds_high + high + self.idle_seconds()
         for order, seconds in ((able, seconds_low + low), (able[::-1], longest)):
-            an_hour = sum(one.least * one.price for one in types if one not in able)
+            an_hour = sum(one.least * one.price for one in types.values() if one not in able)
             left = at_once
             for one in order:
                 count = max(one.least, min(one.most, math.ceil(left / one.held(per_trial))))

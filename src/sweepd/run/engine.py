@@ -60,7 +60,7 @@ from ray.exceptions import RayError  # noqa: E402
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
 
 from sweepd import ray_private  # noqa: E402
-from sweepd.grid.placement import Nodes, Placement, no_room, slots  # noqa: E402
+from sweepd.grid.placement import Nodes, Placement, idle_cards, no_room, slots  # noqa: E402
 from sweepd.grid.trials import Trial  # noqa: E402
 from sweepd.grid.user_classes import imports_of_others  # noqa: E402
 from sweepd.run.tune_hooks import (  # noqa: E402
@@ -126,11 +126,14 @@ def start_ray(address: str | None) -> None:
 
 def at_once(placement: Placement) -> int:
     """Returns how many trials run at once, now or when Ray has grown. Raises EnvironmentFailure if
-    no node can hold one: Ray itself would wait for larger nodes and say nothing."""
-    here, grown = _sizes(), placement.nodes.values()
+    no node can hold one, since Ray itself would wait for larger nodes and say nothing, or if all
+    nodes of a Ray that was joined have cards for which no trial asks."""
+    here, grown = _sizes(), placement.nodes
     count = max(slots(here, placement.per_trial), slots(grown, placement.per_trial))
     if not count:
-        raise EnvironmentFailure(no_room(placement.per_trial, [*here, *grown]))
+        raise EnvironmentFailure(no_room(placement.per_trial, [*here.values(), *grown.values()]))
+    if placement.ray and not grown and (idle := idle_cards(here, placement.per_trial)):
+        raise EnvironmentFailure(idle)
     return count
 
 
@@ -140,9 +143,9 @@ def _alive() -> dict[str, dict[str, Any]]:
     return {node["NodeID"]: node for node in nodes if node["Alive"]}
 
 
-def _sizes() -> list[Nodes]:
-    each = (node["Resources"] for node in _alive().values())
-    return [Nodes(1, size.get("CPU", 0), size.get("GPU", 0)) for size in each]
+def _sizes() -> dict[str, Nodes]:
+    each = ((name, node["Resources"]) for name, node in _alive().items())
+    return {name: Nodes(1, size.get("CPU", 0), size.get("GPU", 0)) for name, size in each}
 
 
 def run(

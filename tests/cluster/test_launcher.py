@@ -143,6 +143,8 @@ def test_refused_with_the_place(
         ("aws", ("my-bucket", "ami-00000000000000000")),
         ("gcp", ("my-bucket", "my-project")),
         ("kuberay", ("my-bucket", "my-registry")),
+        ("slurm", ("my-shared-folder", "my-partition")),
+        ("onprem", ("my-shared-folder", "my-head", "my-worker", "my-name")),
     ],
 )
 def test_a_ready_file_that_was_not_filled_in_is_refused(

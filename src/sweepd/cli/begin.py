@@ -173,7 +173,8 @@ def doctor(
 
     What is asked of a cluster costs nothing and starts nothing.
     """
-    from sweepd.cluster import Local, load_cluster
+    from sweepd.cluster import Check, Local, load_cluster
+    from sweepd.cluster.base import writable
     from sweepd.provenance import provenance
     from sweepd.store.store import Store
 
@@ -191,8 +192,10 @@ def doctor(
         for told in (*damaged, remedy) if damaged else ():
             check(name, False, str(told))
 
-    # This machine.
-    check("python", sys.version_info >= (3, 11), platform.python_version())
+    # This machine. A launch elsewhere begins on it, and the nodes have a Python of their own.
+    remote = not (site is None or isinstance(site, Local))
+    own = f"{platform.python_version()}{', of this machine' * remote}"
+    check("python", sys.version_info >= (3, 11), own)
     for package, found in provenance(Path())["versions"].items():
         check(package, found is not None, found or "not installed")
     check("cores", True, f"{len(os.sched_getaffinity(0))}")
@@ -214,7 +217,10 @@ def doctor(
     )
     try:
         if Store.find(address) is None:
-            check("results", True, f"{address} will be made by the first launch")
+            place = writable("results", Path(address).absolute())
+            if "://" in address or not remote:
+                place = Check("results", True, f"{address} will be made by the first launch")
+            checks.append(asdict(place))
         else:
             store = Store.create(address)
             files = [*store.read_trials().damaged, *store.read_plans().damaged]

@@ -11,9 +11,11 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from packaging.requirements import Requirement
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweepd.errors import EnvironmentFailure, UserError
@@ -150,7 +152,8 @@ class Remote(ClusterFile):
 
     def checks(self) -> Iterator[Check]:
         """Yields what a launch depends on outside this program and can be looked at for nothing."""
-        yield from ()
+        where = "known only on a node, before whose first trial a launch looks"
+        yield Check("python on the nodes", True, f"`{self.python}`: {where}")
 
     @abstractmethod
     def up(self, note: Note) -> None:
@@ -254,13 +257,33 @@ def has(*commands: str) -> Iterator[Check]:
         yield Check(name, bool(found), found or "there is no such command here: install it")
 
 
-def tell(*command: str, text: str | None = None) -> str:
+def writable(name: str, folder: Path) -> Check:
+    """Returns whether a folder can be written from here, or can be made in one that can."""
+    ok, said = os.access(folder, os.W_OK | os.X_OK), "can be written from here"
+    if not folder.exists():
+        above = folder.parent
+        ok, said = above != above.parent and os.access(above, os.W_OK), "will be made by a launch"
+    said = said if ok else "is not there, or cannot be written from here"
+    return Check(name, ok, f"{folder} {said}")
+
+
+def needed(extra: str) -> list[Requirement]:
+    """Returns what sweepd asks for, with one of its extras."""
+    every = map(Requirement, requires("sweepd") or [])
+    return [one for one in every if not one.marker or one.marker.evaluate({"extra": extra})]
+
+
+def tell(*command: str, text: str | None = None, seconds: float | None = None) -> str:
     """Runs a command, with a text on its stdin if one is given, and returns what it prints. Raises
-    EnvironmentFailure, with what the command says, if it fails or is not there."""
+    EnvironmentFailure, with what the command says, if it fails, is not there, or takes longer."""
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=True, timeout=seconds
+        )
     except FileNotFoundError:
         raise EnvironmentFailure(f"there is no command {command[0]} on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise EnvironmentFailure(f"{command[0]} took longer than {seconds:g} s") from None
     except subprocess.CalledProcessError as error:
         said = (error.stderr or error.stdout).strip()
         raise EnvironmentFailure(f"{' '.join(command[:3])}: {said}") from error

@@ -143,6 +143,7 @@ class Address(OnRay):
         return self.nodes
 
     def checks(self) -> Iterator[Check]:
+        yield from super().checks()
         try:
             self.client()
             yield Check("address", True, f"a Ray cluster answers at {self.address}")

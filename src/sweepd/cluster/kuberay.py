@@ -139,6 +139,7 @@ class KubeRay(Batch):
         return nodes
 
     def checks(self) -> Iterator[Check]:
+        yield from super().checks()
         try:
             self._get("rayjobs")
             self._kubectl("auth", "can-i", "create", "rayjobs")

@@ -24,7 +24,7 @@ from pydantic import Field, PrivateAttr
 
 from sweepd.cluster import autoscaler
 from sweepd.cluster.autoscaler import HOME
-from sweepd.cluster.base import Check, Note, Work, has
+from sweepd.cluster.base import Check, Note, Work, has, needed
 from sweepd.cluster.jobs import OnRay, connect
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Nodes
@@ -103,6 +103,7 @@ class Launcher(OnRay):
         return made
 
     def checks(self) -> Iterator[Check]:
+        yield from super().checks()
         yield from has("ssh", "rsync")
 
     def up(self, note: Note) -> None:
@@ -207,9 +208,7 @@ class Launcher(OnRay):
 
     def _wanted(self) -> list[Requirement]:
         """Returns what the nodes need: the packages of sweepd, and those that the file names."""
-        own = [Requirement(line) for line in requires("sweepd") or []]
-        own = [one for one in own if not one.marker or one.marker.evaluate({"extra": self.extra})]
-        return [*own, *map(Requirement, self.packages)]
+        return [*needed(self.extra), *map(Requirement, self.packages)]
 
     def client(self, patience: float = 0.0) -> JobSubmissionClient:
         """Returns a client of the API, for whose answer it waits up to `patience` seconds."""

@@ -332,15 +332,31 @@ _RAYS_OWN = re.compile(
 before the name of each."""
 
 
+HEAD_CONFIG = Path("~/ray_bootstrap_config.yaml")
+"""The file on the head of a cluster of Ray's launcher in which Ray leaves the cluster's config."""
+
+
 def nodes_and_types() -> list[tuple[str, Mapping[str, float]]]:
-    """Returns the nodes of the Ray that was joined, if any, those that its autoscaler is starting
-    among them: the type of each, and its resources, which nobody knows before it is up.
+    """Returns the nodes that cost money now: the type of each, and its resources, where these are
+    known. On the head of a cluster in a cloud that is what the cloud itself lists: also nodes that
+    boot, those whose setup fails, and those that Ray has lost. Elsewhere it is what the Ray that
+    was joined, if any, and its autoscaler know.
 
     The public `ray.nodes` says no types, and nothing of nodes that are starting. Without the
     private part only nodes that are up are returned, and "" as their types.
     """
     import ray
 
+    try:
+        config = json.loads(HEAD_CONFIG.expanduser().read_text())
+        if config["provider"]["type"] != "local":
+            from ray.autoscaler.tags import TAG_RAY_USER_NODE_TYPE
+
+            provider = node_provider(config)
+            ids = provider.non_terminated_nodes({})
+            return [(provider.node_tags(one).get(TAG_RAY_USER_NODE_TYPE, ""), {}) for one in ids]
+    except Exception:  # no such head, or its cloud does not answer now
+        pass
     if not ray.is_initialized():
         return []
     try:

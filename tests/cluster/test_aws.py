@@ -13,6 +13,7 @@ from inprocess import sweepd
 from object_store import Amazon, Services
 
 from sweepd.cluster.aws import SPOT_ROLE
+from sweepd.ray_private import HEAD_CONFIG, nodes_and_types
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,29 @@ def test_what_is_missing_is_told_and_nothing_is_started(
         assert ("up to 33 nodes will each install" in answer.err) == (said == "quota")
         account.refused.clear()
         assert not boto3.client("ec2", "us-west-2").describe_instances()["Reservations"]
+
+
+def test_the_head_counts_nodes_of_which_ray_knows_nothing(
+    account: Amazon, tmp_path: Path
+) -> None:
+    """As one that boots, and one whose setup has failed."""
+    config = {"cluster_name": "ours", "provider": {"type": "aws", "region": "us-west-2"}}
+    HEAD_CONFIG.expanduser().write_text(json.dumps(config))
+    names = {"ray-cluster-name": "ours", "ray-node-kind": "worker", "ray-user-node-type": "gpu"}
+    tags = [{"Key": name, "Value": value} for name, value in names.items()]
+    ec2 = boto3.client("ec2", "us-west-2")
+    [image] = ec2.describe_images(Owners=["amazon"], MaxResults=5)["Images"][:1]
+    started = ec2.run_instances(
+        ImageId=image["ImageId"],
+        InstanceType="g5.2xlarge",
+        MinCount=2,
+        MaxCount=2,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )
+    ids = [one["InstanceId"] for one in started["Instances"]]
+    assert nodes_and_types() == [("gpu", {}), ("gpu", {})]
+    ec2.terminate_instances(InstanceIds=ids)
+    assert nodes_and_types() == []
 
 
 def test_the_policy_lets_the_head_pass_on_the_role_of_the_ready_file(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ python: {sys.executable}
 nodes: 2
 cpus: 1
 price: 2
-setup: echo this is setup
+setup: echo this is setup; mkdir -p /tmp/own; export TMPDIR=/tmp/own
 sbatch: {{partition: main, mem: 3G, time: "00:30:00"}}
 """
 HUNGRY = """
@@ -175,10 +175,10 @@ def memories(folder: str) -> set[int]:
     return {int(found[1]) for line in raylets if (found := re.search(r"\bmemory,(\d+)", line))}
 
 
-def rays() -> list[str]:
-    """The folders of Rays on the machines of Slurm's nodes."""
-    lines = (told(shell_of, "bash", "-c", "ls -d /tmp/*/sweepd-* 2>/dev/null") for shell_of in ())
-    return [line for line in lines if line]
+def rays(shell: Shell) -> list[str]:
+    """The folders of Rays on the nodes: in the job's temporary one, where a node has it."""
+    look = "ls -d /tmp/sweepd-* /tmp/own/sweepd-* 2>/dev/null"
+    return [line for number in NUMBERS for line in told(shell, *on(number), look).split()]
 
 
 def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
@@ -187,7 +187,7 @@ def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
     [job] = shell.rows("cluster", "status", "cluster.yaml")
     assert (job["type"], job["state"], job["price"]) == ("batch", "RUNNING", 4.0)
     assert told(shell, "squeue", "--noheader", "--format=%m %b").split()[0] == "3G"
-    assert memories("/tmp/sweepd-") == {3 << 30}, "Ray counts on the memory of the job alone"
+    assert memories("/sweepd-") == {3 << 30}, "Ray counts on the memory of the job alone"
     token = shell.folder / "jobs" / job["name"] / "token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     client.send_signal(signal.SIGINT)
@@ -197,11 +197,11 @@ def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
     follower = shell.start(*LAUNCH)
     assert follower.stderr
     assert any("following it" in line for line in iter(follower.stderr.readline, ""))
-    assert rays(), "Ray has its folder in that of the job"
+    assert {str(Path(folder).parent) for folder in rays(shell)} == {"/tmp/own", "/tmp"}
     told(shell, "scancel", f"--name={job['name']}")
     _, said = follower.communicate(timeout=200)
     assert follower.returncode == 3 and "was ended (CANCELLED)" in said
-    wait_until(lambda: not rays(), 60)
+    wait_until(lambda: not rays(shell), 60)
 
     follower = shell.start(*LAUNCH)
     wait_for_progress(shell)

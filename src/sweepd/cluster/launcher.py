@@ -27,7 +27,7 @@ from sweepd.cluster.autoscaler import HOME
 from sweepd.cluster.base import Check, Note, Work, has, needed
 from sweepd.cluster.jobs import OnRay, connect
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.placement import Nodes
+from sweepd.grid.placement import PAID_SECONDS, Nodes
 from sweepd.grid.yamlfile import Keys
 
 if TYPE_CHECKING:
@@ -135,13 +135,14 @@ class Launcher(OnRay):
                 )
 
     def start(self, work: Work, note: Note) -> str:
+        command, began = work.command(self.python), time.monotonic()
         if not self._head_is_there():
             self.up(note)
+            command = f"export {PAID_SECONDS}={time.monotonic() - began:.0f}; {command}"
         elif failure := self._silent():
             raise EnvironmentFailure(
                 f"{failure}; `sweepd cluster up` starts Ray there anew, which ends what it runs"
             )
-        command = work.command(self.python)
         if self.after == "down":
             leave = shlex.join([self.python, "-m", "sweepd.cluster.leaving"])
             command += f"; code=$?; (setsid {leave} >~/sweepd-leaving.log 2>&1 </dev/null &)"

@@ -18,7 +18,7 @@ from pydantic import Field, StrictInt
 
 from sweepd.cluster.base import Batch, Check, Note, Work, has, needed, tell, writable
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.placement import Nodes
+from sweepd.grid.placement import PAID_SECONDS, Nodes
 from sweepd.grid.yamlfile import Keys
 
 ONE_NODE = """\
@@ -26,18 +26,18 @@ head=127.0.0.1
 export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 # ports on the loopback interface only"""
 NODES = "head=$(hostname -I | cut -d ' ' -f 1)"
 ALONE = "unshare --user --map-current-user --pid --fork --kill-child --mount-proc"
-DRIVER = """\
-export SWEEPD_PAID_SECONDS=$(($(date +%s) - SWEEPD_PAID_SINCE))
-{command} >> {folder}/log 2>&1 &
+DRIVER = f"""\
+export {PAID_SECONDS}=$(($(date +%s) - SWEEPD_PAID_SINCE))
+{{command}} >> {{folder}}/log 2>&1 &
 driver=$!
 while kill -0 $driver 2> /dev/null; do
-  if [ -e {folder}/stop ]; then rm {folder}/stop; kill $driver; fi
+  if [ -e {{folder}}/stop ]; then rm {{folder}}/stop; kill $driver; fi
   sleep 1
 done
 wait $driver
 code=$?
 if [ $code = 143 ]; then code=130; fi # it had not begun
-echo $code > {folder}/code"""
+echo $code > {{folder}}/code"""
 """Runs the driver, and asks it to end once there is a file `stop`."""
 LONGEST_TMPDIR = 36
 """The most bytes of the folder of a Ray (as in run/engine.py)."""

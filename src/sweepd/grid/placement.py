@@ -31,6 +31,8 @@ class Resources:
         return " and ".join(f"{n:g} {one}{'s' * (n != 1)}" for n, one in parts if n)
 
 
+PAID_SECONDS = "SWEEPD_PAID_SECONDS"
+"""The environment variable with the seconds for which nodes were paid before the driver began."""
 CONTEXT_BYTES = 600 << 20
 """The memory of a card that a process takes for its CUDA context, rounded up."""
 

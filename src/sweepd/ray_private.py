@@ -305,6 +305,35 @@ def node_provider(config: Mapping[str, Any]) -> Any:
     return _get_node_provider(config["provider"], config["cluster_name"])
 
 
+def choose_subnets(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns a prepared config of Amazon's with the subnets that `ray up` would choose: those that
+    the file names, or else all that map public addresses in one network. Raises what Ray raises
+    where there is none.
+
+    There is no public way to ask, and `ray up` starts machines.
+    """
+    from ray.autoscaler._private.aws import config as aws
+
+    for prepare in (
+        aws._configure_from_launch_template,
+        aws._configure_from_network_interfaces,
+        aws._configure_subnet,
+    ):
+        config = prepare(config)
+    return config
+
+
+def first_key_pair(config: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the name of the key pair that `ray up` would make on Amazon, and the path of its key.
+    There is no public way to ask."""
+    from ray.autoscaler._private.aws.config import key_pair
+
+    named = config["provider"].get("key_pair", {}).get("key_name")
+    pair: Any = key_pair
+    name, path = pair(0, config["provider"]["region"], named)
+    return name, path
+
+
 def autoscaler_news() -> list[str]:
     """Returns what the autoscaler of the Ray that was joined last said about nodes that it could
     not start, and the last lines of what it runs on those that it sets up. Only the machine on

@@ -81,7 +81,7 @@ def test_one_node_opens_no_port_and_cards_are_asked_for(tmp_path: Path) -> None:
 
 def test_any_name_reaches_the_commands_whole(tmp_path: Path) -> None:
     text = script(load(tmp_path, f"{ONE}, python: /my env/python}}"))
-    [driver] = re.findall(r"-- bash -c (.*?)\n}", text, re.DOTALL)
+    [driver] = re.findall(r"-- bash -c (.*?)\n    if", text, re.DOTALL)
     [lines] = shlex.split(driver)
     [command] = [line for line in lines.splitlines() if line.endswith("&")]
     log = f"/shared/sweepd-{WORK.sweep}/log"
@@ -164,7 +164,7 @@ def test_ray_has_its_folder_where_slurm_says_and_it_is_gone_at_the_end(tmp_path:
             folder = Path(process.stdout.readline().strip())
             assert folder == Path("/tmp" if len(usual) > 40 else usual, "sweepd-77-0")
             if pause == "60":
-                wait_until(lambda where=folder: (where / "file").exists())
+                wait_until((folder / "file").exists)
                 os.killpg(process.pid, signal.SIGTERM)
             process.wait(timeout=30)
             assert not folder.exists()

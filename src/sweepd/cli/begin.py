@@ -166,6 +166,12 @@ def doctor(
         Path | None,
         typer.Option("--cluster", metavar="FILE", help="Also check what a launch there needs."),
     ] = None,
+    policy: Annotated[
+        bool,
+        typer.Option(
+            "--policy", help="Print what the role of the cluster's nodes must be allowed."
+        ),
+    ] = False,
     results: Results = None,
     as_json: AsJson = None,
 ) -> None:
@@ -174,6 +180,7 @@ def doctor(
     What is asked of a cluster costs nothing and starts nothing.
     """
     from sweepd.cluster import Check, Local, load_cluster
+    from sweepd.cluster.aws import AWS
     from sweepd.cluster.base import writable
     from sweepd.provenance import provenance
     from sweepd.store.store import Store
@@ -181,6 +188,11 @@ def doctor(
     form = form_of(as_json)
     site = load_cluster(cluster) if cluster else None
     address = results_address(site.results if site and results is None else results)
+    if policy:
+        if not isinstance(site, AWS):
+            raise UserError("--policy needs --cluster FILE, of kind aws")
+        print(site.policy(address))
+        return
     checks: list[dict[str, Any]] = []
 
     def check(name: str, ok: bool, detail: str) -> None:
@@ -243,7 +255,7 @@ def doctor(
                 check("write", True, f"{address} can be written from here")
         except SweepdError as error:
             check("write", False, str(error))
-        checks += [asdict(one) for one in site.checks()]
+        checks += [asdict(one) for one in site.checks(address)]
     emit(["check", "ok", "detail"], checks, form)
     if not all(one["ok"] for one in checks):
         raise typer.Exit(EnvironmentFailure.exit_code)

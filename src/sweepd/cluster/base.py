@@ -150,8 +150,9 @@ class Remote(ClusterFile):
     python: str = "python"
     """The name or path of the command that runs Python on the cluster's nodes."""
 
-    def checks(self) -> Iterator[Check]:
-        """Yields what a launch depends on outside this program and can be looked at for nothing."""
+    def checks(self, address: str = "") -> Iterator[Check]:
+        """Yields what a launch depends on outside this program and can be looked at for nothing.
+        address: that of the results."""
         where = "known only on a node, before whose first trial a launch looks"
         yield Check("python on the nodes", True, f"`{self.python}`: {where}")
 

@@ -142,8 +142,8 @@ class Address(OnRay):
     def types(self) -> Mapping[str, Nodes]:
         return self.nodes
 
-    def checks(self) -> Iterator[Check]:
-        yield from super().checks()
+    def checks(self, address: str = "") -> Iterator[Check]:
+        yield from super().checks(address)
         try:
             self.client()
             yield Check("address", True, f"a Ray cluster answers at {self.address}")

@@ -138,8 +138,8 @@ class KubeRay(Batch):
             nodes[name] = group.nodes(group.min_replicas, group.max_replicas, price)
         return nodes
 
-    def checks(self) -> Iterator[Check]:
-        yield from super().checks()
+    def checks(self, address: str = "") -> Iterator[Check]:
+        yield from super().checks(address)
         try:
             self._get("rayjobs")
             self._kubectl("auth", "can-i", "create", "rayjobs")

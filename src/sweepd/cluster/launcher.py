@@ -102,8 +102,8 @@ class Launcher(OnRay):
                 made[name] = [f"{token}{command}" for command in made[name]]
         return made
 
-    def checks(self) -> Iterator[Check]:
-        yield from super().checks()
+    def checks(self, address: str = "") -> Iterator[Check]:
+        yield from super().checks(address)
         yield from has("ssh", "rsync")
 
     def up(self, note: Note) -> None:

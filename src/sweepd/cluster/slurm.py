@@ -119,7 +119,7 @@ class Slurm(Batch):
     def types(self) -> Mapping[str, Nodes]:
         return {"node": Nodes(self.nodes, self.cpus, self._cards(), self.price, self._least)}
 
-    def checks(self) -> Iterator[Check]:
+    def checks(self, address: str = "") -> Iterator[Check]:
         yield from has("sbatch", "squeue", "scancel", "scontrol")
         yield writable("folder", Path(self.folder))
         yield self._python_check()
@@ -129,8 +129,8 @@ class Slurm(Batch):
                 gres = f"`sbatch: {{gres: gpu:{self.gpus}}}`"
                 yield Check("cards", False, f"this Slurm has no --gpus-per-node: write {gres}")
         way = "nodes without a way to the internet can run it, but nothing like wandb"
-        if self.results and "://" in self.results:
-            way = f"every node must reach {self.results}, and at many sites none reaches anything"
+        if "://" in (results := address or self.results or ""):
+            way = f"every node must reach {results}, and at many sites none reaches anything"
         yield Check("internet", True, way)
 
     def _python_check(self) -> Check:

@@ -23,8 +23,15 @@ node() {{
   if [ "$memory" -gt 0 ]; then
     options+=(--memory=$((memory << 20)) --object-store-memory=$(((memory << 20) / 10)))
   fi
-  ray symmetric-run --address "$RAY_ADDRESS" --min-nodes {wanted} "${{options[@]}}" \
-    --ray-client-server-port=$((26000 + SLURM_JOB_ID % 6000)) -- bash -c {driver}
+  # Ray gives up on a node that joins before the head's own raylet is there, which takes long from
+  # a slow disk. As long as the head answers, such a node tries again.
+  for attempt in {{1..5}}; do
+    ray symmetric-run --address "$RAY_ADDRESS" --min-nodes {wanted} "${{options[@]}}" \
+      --ray-client-server-port=$((26000 + SLURM_JOB_ID % 6000)) -- bash -c {driver}
+    if [ "$SLURM_NODEID" = 0 ]; then break; fi
+    sleep 5
+    (: > "/dev/tcp/${{RAY_ADDRESS/://}}") 2> /dev/null || break
+  done
 }}
 
 # Gives the Ray of a node a folder in the job's temporary one, if the paths of its sockets are short

@@ -203,6 +203,17 @@ def _log(pattern: str, last: int = 0) -> str:
     return ""
 
 
+def session_folder() -> Path | None:
+    """Returns the folder of this node in which Ray keeps its files as long as it runs. Without the
+    private part, None: what one process of a node finds out, each then finds out for itself."""
+    from ray._private import worker
+
+    node: Any = getattr(worker, "_global_node", None)
+    with suppress(AttributeError):
+        return Path(node.get_session_dir_path())
+    return None
+
+
 def is_told_to_end(error: BaseException) -> bool:
     """Returns whether Ray has raised an error in a worker that got a SIGTERM, as when its node is
     taken away. It is a SystemExit like a user's own.

@@ -101,6 +101,46 @@ class Hungry(Standard):
         net.register_forward_pre_hook(eat)
         return net
 """
+CARDS = f"""
+kind: slurm
+folder: /mnt/jobs
+results: /mnt/cards
+python: {sys.executable}
+image: /mnt/own.sif
+nodes: 2
+min_nodes: 1
+cpus: 2
+gpus: a100:1
+per_trial: {{cpus: 1, gpus: 0.5}}
+setup: export PATH=/mnt/bin:$PATH
+sbatch: {{mem: 3G, gres: "gpu:a100:1"}}
+"""
+PROGRAM = """
+name: cards
+loop: {program: "python card.py {width}", task: t, metrics: {acc: max}, width: [1, 2]}
+goal: acc > 0.5
+"""
+CARD = """
+import os, sys, time, pathlib
+assert os.environ["CUDA_VISIBLE_DEVICES"] == "0", "its card"
+assert os.environ["IN_IMAGE"] == "/mnt/own.sif"
+pathlib.Path(f"/mnt/began-{sys.argv[1]}").touch()
+while len(list(pathlib.Path("/mnt").glob("began-*"))) < 2:
+    time.sleep(0.1)  # both share a card
+print('{"step": 1, "acc": 1.0}')
+"""
+APPTAINER = """#!/bin/bash
+# Plays apptainer: all that is bound is there, and the image has a PATH of its own.
+[ "$1" = exec ] || exit 255
+shift
+while [[ $1 == --* ]]; do
+  if [ "$1" = --bind ]; then shift; ls -d ${1//,/ } > /dev/null || exit 254; fi
+  shift
+done
+export IN_IMAGE=$1 PATH=/usr/bin:/bin
+shift
+exec unshare --pid --fork --kill-child --mount-proc "$@"
+"""
 LAUNCH = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
 
 
@@ -269,3 +309,28 @@ def test_one_trial_beyond_the_memory_and_a_job_that_is_worth_more(shell: Shell) 
     shell.environment["SWEEPD_RESULTS"] = "/mnt/taken"
     rows = shell.sql("SELECT status, count(*) AS n FROM attempts GROUP BY ALL ORDER BY ALL")
     assert {"status": "interrupted", "n": 1} in rows and {"status": "completed", "n": 1} in rows
+
+
+def test_an_image_and_cards_for_programs(shell: Shell) -> None:
+    """Two trials of a program share a card, in what Apptainer runs. Cards are asked for by --gres.
+    The job may have two nodes, of which one is enough."""
+    (shell.folder / "bin").mkdir(exist_ok=True)
+    shell.write("bin/apptainer", APPTAINER).chmod(0o755)
+    shell.write("own.sif", "")
+    shell.write("cluster.yaml", CARDS)
+    shell.write("grid.yaml", PROGRAM)
+    shell.write("card.py", CARD)
+    idle = shell.run(*LAUNCH, "--set", "resources={cpus: 1}", exits=2).stderr
+    assert "the cards would idle" in idle
+    client = shell.start(*LAUNCH)
+    wait_until(lambda: "JobId" in told(shell, "scontrol", "show", "job", "--details"), 60)
+    jobs = told(shell, "scontrol", "show", "job")
+    assert "gres:gpu:a100:1" in jobs.replace("=", ":") and "NumNodes=" in jobs, jobs
+    _, said = client.communicate(timeout=600)
+    assert client.returncode == 0 and "2 of 2 trials done" in said, said
+
+    shell.write("card.py", "import nowhere_at_all\n" + CARD)
+    shell.write("grid.yaml", PROGRAM.replace("name: cards", "name: lacking"))
+    said = shell.run(*LAUNCH, exits=3).stderr
+    assert "cannot run the program: ModuleNotFoundError: No module named 'nowhere_at_all'" in said
+    assert "node machine-1" in said and not rays(shell)

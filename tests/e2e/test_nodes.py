@@ -35,7 +35,7 @@ nodes: {head: {most: 1, cpus: 0, price: 60}, large: {most: 1, cpus: 9, price: 72
 """
 PROGRAM = """
 name: program
-loop: {program: "python NAME {width} {seed}", task: t, metrics: {acc: max}, width: [1]}
+loop: {program: "python NAME {width} {seed}", as: own, task: t, metrics: {acc: up}, width: [1]}
 goal: acc > 0.5
 seeds: [0, 1, 2]
 """

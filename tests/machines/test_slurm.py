@@ -117,7 +117,7 @@ sbatch: {{mem: 3G, gres: "gpu:a100:1"}}
 """
 PROGRAM = """
 name: cards
-loop: {program: "python card.py {width}", task: t, metrics: {acc: max}, width: [1, 2]}
+loop: {program: "python card.py {width}", as: own, task: t, metrics: {acc: up}, width: [1, 2]}
 goal: acc > 0.5
 """
 CARD = """

@@ -91,11 +91,6 @@ def with_subnets(config: Config) -> dict[str, Any]:
         return ray_private.choose_subnets(deepcopy(dict(config)))
 
 
-def key_pair(config: Config) -> tuple[str, str]:
-    """Returns the name of the key pair of Amazon's that Ray would make, and the path of its key."""
-    return ray_private.first_key_pair(config)
-
-
 def run(config: Config, note: Note, command: str, *options: str) -> None:
     """Runs `ray up` or `ray down`. `note` is told what it prints. Raises EnvironmentFailure if it
     fails."""

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from sweepd import ray_private
 from sweepd.cluster import autoscaler
 from sweepd.cluster.base import Check
 from sweepd.cluster.launcher import Cloud
@@ -100,7 +101,7 @@ class AWS(Cloud):
             return Check(check, True, said)
 
         # What Ray makes where the file names none, and an earlier cluster has left none.
-        name, key = autoscaler.key_pair(section)
+        name, key = ray_private.first_key_pair(section)
         if "ssh_private_key" not in section["auth"] and not Path(key).exists():
             yield dry("key pair", ec2.create_key_pair, f"Ray would make {name}", KeyName=name)
         plain = [one["node_config"] for one in types.values()]

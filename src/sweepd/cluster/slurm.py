@@ -29,9 +29,10 @@ ALONE = "unshare --user --map-current-user --pid --fork --kill-child --mount-pro
 DRIVER = f"""\
 export {PAID_SECONDS}=$(($(date +%s) - SWEEPD_PAID_SINCE))
 {{command}} >> {{folder}}/log 2>&1 &
-driver=$!
+driver=$! asked=
 while kill -0 $driver 2> /dev/null; do
-  if [ -e {{folder}}/stop ]; then rm {{folder}}/stop; kill $driver; fi
+  # Once: asked again, a driver leaves without saving.
+  if [ ! "$asked" ] && [ -e {{folder}}/stop ]; then asked=yes; kill $driver; fi
   sleep 1
 done
 wait $driver

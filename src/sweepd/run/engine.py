@@ -129,7 +129,9 @@ def at_once(placement: Placement) -> int:
     no node can hold one, since Ray itself would wait for larger nodes and say nothing, or if all
     nodes of a Ray that was joined have cards for which no trial asks."""
     here, grown = _sizes(), placement.nodes
-    count = max(slots(here, placement.per_trial), slots(grown, placement.per_trial))
+    # Of nodes that are there anyway, those with cards count, too.
+    now = sum(one.held(placement.per_trial) for one in here.values())
+    count = max(now, slots(grown, placement.per_trial))
     if not count:
         raise EnvironmentFailure(no_room(placement.per_trial, [*here.values(), *grown.values()]))
     if placement.ray and not grown and (idle := idle_cards(here, placement.per_trial)):
@@ -219,7 +221,7 @@ def run(
     }
 
     def has_room() -> bool:
-        return bool(slots(_sizes(), per_trial))
+        return any(one.held(per_trial) for one in _sizes().values())
 
     supervisor = Supervisor(search, store, listener, stopping, placement, has_room)
     # All slots fill at once. Older Tunes wait for each worker before they start the next.

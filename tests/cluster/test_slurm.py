@@ -171,6 +171,67 @@ def test_ray_has_its_folder_where_slurm_says_and_it_is_gone_at_the_end(tmp_path:
         Path(usual).rmdir()
 
 
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+SLURM_NODEID=0 exec "$@"
+"""
+APPTAINER = """#!/bin/bash
+# An image has a PATH of its own, and sees what is bound.
+while [[ $1 == exec || $1 == --* ]]; do
+  if [ "$1" = --bind ]; then shift; ls -d ${1//,/ } > /dev/null || exit 254; fi
+  shift
+done
+export IN_IMAGE=$1 PATH=/usr/bin:/bin
+shift
+exec "$@"
+"""
+RAY = """#!/bin/bash
+while [ "$1" != -- ]; do shift; done
+shift
+exec "$@"
+"""
+DRIVER = """#!/bin/bash
+trap 'echo saving; exit 130' TERM
+echo "$* in $IN_IMAGE and $RAY_TMPDIR"
+sleep $PAUSE & wait $!
+"""
+
+
+@pytest.mark.parametrize("pause", [0, 60])
+def test_the_script_from_its_beginning_to_its_end(tmp_path: Path, pause: int) -> None:
+    """With programs in place of srun, Apptainer, Ray and the driver, which is asked to end where it
+    would take a minute."""
+    for name, text in (("srun", SRUN), ("apptainer", APPTAINER)):
+        program(tmp_path / "bin" / name, text)
+    for name, text in (("ray", RAY), ("python", DRIVER)):
+        program(tmp_path / "image" / name, text)
+    (tmp_path / "own.sif").touch()
+    job = tmp_path / "jobs/sweepd-its"
+    (job / "package").mkdir(parents=True)
+    cluster = load(
+        tmp_path,
+        f"{{kind: slurm, folder: {tmp_path}/jobs, cpus: 2, image: {tmp_path}/own.sif, "
+        f"python: {tmp_path}/image/python}}",
+    )
+    work = replace(WORK, results=str(tmp_path))
+    environment = {"SLURM_JOB_ID": "78", "SLURM_CPUS_PER_TASK": "2", "PAUSE": str(pause)}
+    process = subprocess.Popen(
+        ["bash", "-c", cluster.draft(work)],
+        cwd=job / "package",
+        env={"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", **environment},
+    )
+    log = job / "log"
+    wait_until(lambda: log.exists() and "in" in log.read_text(), process=None)
+    if pause:
+        assert Path("/tmp/sweepd-78-0").exists()
+        process.send_signal(signal.SIGUSR2)
+    assert process.wait(timeout=60) == 0
+    began = f"-m sweepd launch grid.yaml in {tmp_path}/own.sif and /tmp/sweepd-78-0\n"
+    assert log.read_text() == began + "saving\n" * bool(pause)
+    assert (job / "exit").read_text() == f"{130 if pause else 0}\n"
+    assert not Path("/tmp/sweepd-78-0").exists()
+
+
 GOOD = """
 import sys
 from importlib import metadata

@@ -251,8 +251,8 @@ def test_doctor_looks_at_the_folder_and_at_the_python_of_the_nodes(
     program(tmp_path / "bare/mypython", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     monkeypatch.setenv("PATH", f"{tmp_path / 'commands'}:{os.environ['PATH']}")
 
-    def wrong(folder: Path, python: str, more: str = "") -> dict[str, str]:
-        text = f"{{kind: slurm, folder: {folder}, cpus: 8, results: {tmp_path}/r, "
+    def wrong(folder: Path, python: str, more: str = "", results: str = "r") -> dict[str, str]:
+        text = f"{{kind: slurm, folder: {folder}, cpus: 8, results: {tmp_path}/{results}, "
         (tmp_path / "cluster.yaml").write_text(f"{text}python: {python}{more}}}")
         answer = sweepd("doctor", "--cluster", str(tmp_path / "cluster.yaml"), "--json")
         rows = {row["check"]: row for row in json.loads(answer.out)}
@@ -261,8 +261,8 @@ def test_doctor_looks_at_the_folder_and_at_the_python_of_the_nodes(
 
     setup = f", setup: 'export PATH={tmp_path}/own:$PATH'"
     assert wrong(tmp_path / "jobs", "mypython", setup) == {}
-    told = wrong(tmp_path / "not/there", "nothere")
-    assert told.keys() == {"folder", "python on the nodes"}
+    told = wrong(tmp_path / "not/there", "nothere", results="not/mounted/r")
+    assert told.keys() == {"folder", "shared results", "python on the nodes"}
     assert "is not there" in told["folder"] and "nothere" in told["python on the nodes"]
     told = wrong(Path("/nothing"), f"{tmp_path}/bare/mypython", ", gpus: 'a100:4'")
     assert "lacks" in told["python on the nodes"] and "ray" in told["python on the nodes"]

@@ -179,9 +179,8 @@ def doctor(
 
     What is asked of a cluster costs nothing and starts nothing.
     """
-    from sweepd.cluster import Check, Local, load_cluster
+    from sweepd.cluster import Local, load_cluster
     from sweepd.cluster.aws import AWS
-    from sweepd.cluster.base import writable
     from sweepd.provenance import provenance
     from sweepd.store.store import Store
 
@@ -229,10 +228,7 @@ def doctor(
     )
     try:
         if Store.find(address) is None:
-            place = writable("results", Path(address).absolute())
-            if "://" in address or not remote:
-                place = Check("results", True, f"{address} will be made by the first launch")
-            checks.append(asdict(place))
+            check("results", True, f"{address} will be made by the first launch")
         else:
             store = Store.create(address)
             files = [*store.read_trials().damaged, *store.read_plans().damaged]
@@ -255,7 +251,7 @@ def doctor(
                 check("write", True, f"{address} can be written from here")
         except SweepdError as error:
             check("write", False, str(error))
-        checks += [asdict(one) for one in site.checks(address)]
+        checks += [asdict(one) for one in (site.check_python(), *site.checks(address))]
     emit(["check", "ok", "detail"], checks, form)
     if not all(one["ok"] for one in checks):
         raise typer.Exit(EnvironmentFailure.exit_code)

@@ -103,7 +103,6 @@ class Launcher(OnRay):
         return made
 
     def checks(self, address: str = "") -> Iterator[Check]:
-        yield from super().checks(address)
         yield from has("ssh", "rsync")
 
     def up(self, note: Note) -> None:

@@ -123,18 +123,20 @@ class Slurm(Batch):
     def checks(self, address: str = "") -> Iterator[Check]:
         yield from has("sbatch", "squeue", "scancel", "scontrol")
         yield writable("folder", Path(self.folder))
-        yield self._python_check()
         with suppress(EnvironmentFailure):
             old = "select/cons_tres" not in tell("scontrol", "show", "config")
             if self._cards() and old and "gres" not in self.sbatch:
                 gres = f"`sbatch: {{gres: gpu:{self.gpus}}}`"
                 yield Check("cards", False, f"this Slurm has no --gpus-per-node: write {gres}")
         way = "nodes without a way to the internet can run it, but nothing like wandb"
-        if "://" in (results := address or self.results or ""):
+        results = address or self.results or str(Path(self.folder).parent)
+        if "://" not in results:
+            yield writable("shared results", Path(results))
+        else:
             way = f"every node must reach {results}, and at many sites none reaches anything"
         yield Check("internet", True, way)
 
-    def _python_check(self) -> Check:
+    def check_python(self) -> Check:
         """Returns whether there is a Python with the packages of sweepd, as far as this machine
         sees it. It is in a folder that the nodes share, or in the image."""
         what, names = "python on the nodes", [one.name for one in needed(EXTRA)]

@@ -7,14 +7,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import plan as planning
-from sweepd.grid.placement import Resources, torchs_share
+from sweepd.grid.placement import Nodes, Resources, by_type, torchs_share
 from sweepd.grid.plan import Plan
 from sweepd.grid.spec import Grid, parse_grid
 from sweepd.grid.trials import Trial
@@ -66,6 +66,7 @@ class Site(Protocol):
     @property
     def starting(self) -> tuple[float, float]: ...
     def slots(self, per_trial: Resources) -> int: ...
+    def types(self) -> Mapping[str, Nodes]: ...
     def cost(
         self, per_trial: Resources, at_once: int, seconds_low: float, seconds_high: float
     ) -> tuple[float, float]: ...
@@ -120,7 +121,7 @@ class Planned:
 @dataclass(frozen=True)
 class Estimate:
     """What a search has still to run: counts of cells and trials, what is left by each of `BILLS`,
-    how many trials run at once, and the cost in dollars of what is likely left."""
+    how many trials the place can run at once, and the cost in dollars of what is likely left."""
 
     sweep: str
     cells: int
@@ -135,6 +136,9 @@ class Estimate:
     bills: Mapping[str, Bill]
     starting: tuple[float, float] = (0.0, 0.0)
     """The seconds in which the nodes come up, low and high."""
+    kinds: Mapping[str, int | None] = field(default_factory=dict)
+    """The slots of each type of node of the place, as far as it names them. None stands for a type
+    whose cards no trial asks for, so that it runs none."""
 
     @property
     def expected(self) -> Bill:
@@ -158,6 +162,11 @@ class Estimate:
         return round(self.expected.trials)
 
     @property
+    def at_once(self) -> int:
+        """How many trials run at once: the slots that are used, if so many trials are left."""
+        return min(self.slots, self.to_run)
+
+    @property
     def is_exact(self) -> bool:
         """Whether it is known which trials are left, and not only how many are likely."""
         return not {"likely", SETTLING}.intersection(self.bills)
@@ -173,6 +182,7 @@ class Estimate:
         likely = {
             "train_flops": left.train_flops,
             "slots": self.slots,
+            "at_once": self.at_once,
             "seconds_low": left.seconds_low,
             "seconds_high": left.seconds_high,
             "cost_low": self.cost_low,
@@ -251,10 +261,13 @@ def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None 
     resources = per_trial(plan.grid, site)
     slots = max(1, site.slots(resources))
     by_name = bills(planned.search, slots, planned.ended, resources.gpus, measured)
-    likely = by_name.get("likely", by_name["grid"])
-    at_once = min(slots, round(likely.trials))
-    low, high = site.cost(resources, at_once, likely.seconds_low, likely.seconds_high)
-    return Estimate(
+    types = site.types()
+    kinds: dict[str, int | None] = {
+        name: count or None
+        for name, count in by_type(types, resources).items()
+        if count or types[name].held(resources)
+    }
+    made = Estimate(
         sweep=plan.grid.name,
         cells=sum(not trials[0].on_demand for trials in plan.cells),
         trials=planned.standing.trials,
@@ -263,11 +276,17 @@ def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None 
         other_code=len(planned.standing.other),
         search=plan.grid.search_name,
         slots=slots,
-        cost_low=low,
-        cost_high=high,
+        cost_low=0.0,
+        cost_high=0.0,
         bills=by_name,
         starting=site.starting,
+        kinds=kinds,
     )
+    # Nodes are paid for as long as a launch takes. The start of nodes the site adds by itself.
+    low, high = made.expected.seconds_low, made.expected.seconds_high
+    seconds = max(0.0, low - site.starting[0]), max(0.0, high - site.starting[1])
+    cost_low, cost_high = site.cost(resources, made.at_once, *seconds)
+    return replace(made, cost_low=cost_low, cost_high=cost_high)
 
 
 def probed(

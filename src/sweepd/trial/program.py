@@ -25,6 +25,7 @@ from typing import IO, Any
 
 from sweepd.errors import UserError
 from sweepd.grid.fingerprint import program_files
+from sweepd.grid.metrics import RANGES
 from sweepd.grid.placement import Resources
 from sweepd.grid.program import Value
 from sweepd.grid.trials import Trial
@@ -52,6 +53,8 @@ KEPT_BYTES = 2**20
 """The largest file that is kept where a grid does not say what to keep, in bytes."""
 MOST_NAMES = 10
 """The most files that the log names of those that are kept, and of those that are deleted."""
+ROUNDING = 1e-5
+"""How far beyond the end of its range a number may lie that was rounded. It is taken as the end."""
 MOST_TOLD = 8_000
 """The most characters of its last lines that an error tells."""
 
@@ -241,6 +244,10 @@ class ProgramRun:
             raise UserError(f"{the_row} has test = {shown(test)}; it must be true or false")
         # An infinite share is out of its range, too. What is not finite has diverged all the same.
         nearer = {k: math.nan if v in (math.inf, -math.inf) else v for k, v in row.items()}
+        for name, (low, high) in RANGES.items():
+            value = nearer.get(name)
+            if isinstance(value, float) and low - ROUNDING <= value <= high + ROUNDING:
+                nearer[name] = min(max(value, low), high)
         try:
             scores = numbers(self, "row", nearer, self.trial.metrics, [TOTAL])
         except Unusable as error:

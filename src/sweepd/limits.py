@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 LARGEST_INT = 2**53
 """The largest whole number that results hold. Larger ones may change in a float64 column."""
 NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
 """A regular expression that matches the names of sweeps, and of the files and folders of a
 store."""
+
+
+def measured(score: float | None) -> float | None:
+    """Returns a score, or None where it is no number: NaN or infinite. `query.cells_sql` says the
+    same of a score in SQL."""
+    return score if score is not None and isfinite(score) else None
 
 
 def text_in_column(value: object) -> str:

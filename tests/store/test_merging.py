@@ -2,6 +2,7 @@
 cut off goes on where it was. Also tested: what is moved as it is, what is refused, what is damaged,
 and a merge between a laptop's disk and an object store. Covers `store/merging.py`."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -374,3 +375,49 @@ def everything(store: Store) -> Any:
         if file.name.startswith(("checkpoints/", "code/", "checked/", "launches/", "sweeps/"))
     ]
     return rows(store), counts(store), same, store.read_log(TRIALS[0]["id"])
+
+
+PROGRAM = json.dumps({"program": "python train.py {d}", "task": "lis", "metrics": {"acc": "up"}})
+
+
+def of_program(store: Store, sweep: str, base: str, code: str, text: str, where: str) -> None:
+    own = {"loop": {"standard": {"where": where, "defaults": {}}}}
+    rows = [planned(d=8, code=code)]
+    files = {code: {"train.py": text}}
+    info = replace(INFO, base=base, own_classes=own, code_files=files)
+    store.save_sweep(sweep, f"name: {sweep}", info, rows)
+    store.write_trials([{**rows[0], "attempt": 1000, "sweep": sweep, "status": "completed"}])
+
+
+@pytest.mark.parametrize(
+    ("theirs", "fits"),
+    [
+        ({"base": "/bob", "code": "b", "text": "2"}, False),  # another program of that name
+        ({"base": "/bob", "code": "a", "text": "1"}, True),  # the same one, copied
+        ({"base": "/ann", "code": "b", "text": "2"}, True),  # the same file, edited since
+        ({"base": "/bob", "code": "b", "text": "1", "where": "train.py:Mine"}, True),  # as a class
+        ({"base": "/bob", "code": "b", "text": "1", "where": "train.py:Other"}, False),
+    ],
+)
+def test_two_programs_or_classes_of_one_name_are_refused_as_at_a_launch(
+    pair: tuple[Store, Store], theirs: dict[str, str], fits: bool
+) -> None:
+    is_class = "where" in theirs
+    where = "train.py:Mine" if is_class else PROGRAM
+    of_program(pair[0], "ann", "/ann", "a", "1", where)
+    of_program(pair[1], "bob", **({"where": PROGRAM} | theirs))
+    if fits:
+        merged(*pair)
+        assert pair[0].sweeps() == ["ann", "bob"]
+        return
+    for renamed in ({}, {"bob": "carl"}):
+        with pytest.raises(UserError, match=r"standard is another .*/bob.* than that of sweep ann"):
+            merged(pair[0], pair[1], **renamed)
+    assert pair[0].sweeps() == ["ann"]
+
+
+def test_fields_that_differ_in_their_capitals_are_refused(pair: tuple[Store, Store]) -> None:
+    for store, axis in zip(pair, ("width", "Width"), strict=True):
+        store.save_sweep(axis, f"name: {axis}", INFO, [{**planned(), axis: 1}])
+    with pytest.raises(UserError, match=r"field or metric Width, and .* has width"):
+        merged(*pair)

@@ -4,7 +4,6 @@ the form that a command's options name."""
 from __future__ import annotations
 
 import codecs
-import csv
 import errno
 import io
 import json
@@ -161,9 +160,9 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
             objects = [{name: _plain(row.get(name)) for name in columns} for row in rows]
             print(json.dumps(objects, indent=None if len(objects) > 1000 else 1))
         case "csv":
-            writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
+            print(",".join(map(_csv, columns)))
+            for row in rows:
+                print(",".join(_csv(_plain(row.get(name))) for name in columns))
         case "table":
             text, left_out = listing(columns, rows, width())
             print(text)
@@ -192,6 +191,13 @@ def width() -> int | None:
     output goes into a file or to a program."""
     # Off a terminal $COLUMNS says nothing: programs that use readline set it for all they start.
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _csv(value: Any) -> str:
+    """Returns a value as CSV. Null is nothing, and a text without letters is `""`, which Python's
+    own writer tells apart from 3.12 on."""
+    text = "" if value is None else str(value)
+    return '"' + text.replace('"', '""') + '"' if value == "" or set(text) & {*',"\r\n'} else text
 
 
 def _plain(value: Any) -> Any:

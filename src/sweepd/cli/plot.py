@@ -64,7 +64,7 @@ def plot(
     from sweepd.query.selection import codes
 
     form, store = form_of(out), stored(results)
-    views = connect(store, code=codes(code, store), sweeps=sweeps or None, seeds=seeds)
+    views = connect(store, code=codes(code, store, sweeps), sweeps=sweeps or None, seeds=seeds)
     asked = Questions(views, where=where, of=of, along=along or "", cost=cost)
     found = KINDS[kind]
     try:
@@ -108,7 +108,7 @@ def report(
     runs = True
     while runs:
         runs = watch and bool(store.driven_elsewhere(sweeps or store.sweeps()))
-        views = connect(store, code=codes(code, store), sweeps=sweeps)
+        views = connect(store, code=codes(code, store, sweeps), sweeps=sweeps)
         [(trials,)] = views.fetch("SELECT count(*) FROM trials")
         names = sweeps or list(views.selection.infos)
         asked = Questions(views, where=where, of=of, points=points_each(trials))

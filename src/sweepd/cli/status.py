@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from sweepd.cli.options import AsJson, Results, SweepName, TrialId
-from sweepd.cli.output import emit, form_of, results_address, say, say_left_out, stored
+from sweepd.cli.output import command, emit, form_of, results_address, say, say_left_out, stored
 from sweepd.errors import UserError
 from sweepd.listing import SHORT_ID
 from sweepd.statuses import STATUSES, UNTRIED
@@ -31,9 +31,12 @@ def status(
         from sweepd.cli.progress import watched  # it takes a while
 
         watched(results_address(results), sweep)
-        if sweep:
-            return
     store = stored(results)
+    for name in sorted(store.cut_off([sweep] if sweep else store.sweeps())):
+        go_on = command("resume", name, results=store.address)
+        say(f"sweep {name}: its driver was killed, or failed; `{go_on}` continues it")
+    if watch and sweep:
+        return
     if not sweep:
         sweeps, damaged = store.readable_sweeps()
         trials, plans = store.read_trials(), store.read_plans(list(sweeps))

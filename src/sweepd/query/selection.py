@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,8 @@ from sweepd.store.storage import Damaged, Unreachable
 from sweepd.store.sweeps import SweepInfo
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sweepd.store.store import Store
     from sweepd.store.tables import Read
 
@@ -87,6 +90,23 @@ class Selection:
                 metrics[name] = "up" if better == "up" else "down"
         return metrics
 
+    def has_planned(self, planned: pa.Table, ended: pa.Table) -> list[bool]:
+        """Returns, for each ending, whether one of these sweeps has planned its trial: now, or with
+        an earlier code. Others' trials may have the same settings.
+
+        planned: the plans of these sweeps. ended: endings, with `id`, `config` and `code`.
+        """
+        ids, sweeps = set(planned["id"].to_pylist()), defaultdict[str, set[str]](set)
+        plans = (planned[name].to_pylist() for name in ("config", "sweep"))
+        for config, sweep in zip(*plans, strict=True):
+            sweeps[config].add(sweep)
+        codes = {name: {*info.code_files, *info.accepted_for} for name, info in self.infos.items()}
+        rows = zip(*(ended[name].to_pylist() for name in ("id", "config", "code")), strict=True)
+        return [
+            id_ in ids or any(code in codes[sweep] for sweep in sweeps.get(config, ()))
+            for id_, config, code in rows
+        ]
+
     @cached_property
     def size_fields(self) -> dict[str, str]:
         """The axis that is each task's size."""
@@ -137,9 +157,12 @@ class Selection:
         return Settle(rules[-1]["factor"], int(rules[-1]["least"]), int(rules[-1]["most"]))
 
 
-def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:
+def codes(
+    choice: Literal["current", "all"], store: Store, named: Sequence[str] | None = None
+) -> CodeChoice:
     """Returns what questions need to tell which code's trials count: those of every code, or of the
-    code that a sweep would run now, which is looked for only once a question needs it."""
+    code that a sweep would run now, which is looked for only once a question needs it. named: the
+    sweeps that are asked about (all if it is empty or None)."""
     if choice == "all":
         return "all"
 
@@ -151,7 +174,9 @@ def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:
 
         # A user's class is looked for where its grid was. Who needs a damaged sweep names it.
         if sweeps is None:
-            sweeps = sorted(store.readable_sweeps()[0].values(), key=lambda info: info.base)
+            infos = store.readable_sweeps()[0].items()
+            about = [info for name, info in infos if not named or name in named]
+            sweeps = sorted(about, key=lambda info: info.base)
         for info in sweeps:
             if code := current_code(info.classes_of(task, model), Path(info.base)):
                 return code.digest

@@ -152,9 +152,11 @@ def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> 
             note(f"took in {moved} objects that could not be written before")
         _save(plan, store)
         number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
+        store.mark_driven(name)
         threading.Thread(target=heed, args=(number,), daemon=True).start()
         threading.Thread(target=compact, daemon=True).start()
         yield number
+        store.unmark_driven(name)
     finally:
         over.set()
         store.unlock_sweep(name)

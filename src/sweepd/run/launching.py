@@ -21,6 +21,7 @@ from sweepd.grid.program import Program
 from sweepd.grid.spec import Grid, parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_classes import changed_defaults
+from sweepd.provenance import home
 from sweepd.run.own_code import (
     folder_of,
     refuse_namesakes,
@@ -205,6 +206,8 @@ def planned(
     refuse_other_spellings(grid, ended.column_names)
     refuse_twins(plan, ended)
     past = sweeps.get(grid.name)
+    if store and past:
+        _refuse_takeover(plan, past, store)
 
     def accepts(code: str, present: str) -> bool:
         return codes == "all" or bool(past and past.accepts(code, present))
@@ -228,6 +231,21 @@ def planned(
         tuple(changed_defaults(grid, past.own_classes)) if past else (),
         tuple(damaged),
     )
+
+
+def _refuse_takeover(plan: Plan, past: SweepInfo, store: Store) -> None:
+    """Raises UserError where a grid without a name, which is called as its file, would replace the
+    plan of such a grid of another folder, of which it has no trial."""
+    grid = plan.grid
+    if "name" in grid.document.data or past.base == home(grid.base):
+        return
+    theirs = set(store.read_plans([grid.name]).table["id"].to_pylist())
+    if theirs.isdisjoint(trial.id for trial in plan.trials):
+        raise UserError(
+            f"{grid.document.source}: it has no `name:`, and these results have a sweep "
+            f"{grid.name} of {past.base}, with other trials; write a `name:` of its own (or "
+            f"`name: {grid.name}`, to take that one's place)"
+        )
 
 
 def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None = None) -> Estimate:

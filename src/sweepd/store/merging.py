@@ -10,6 +10,8 @@ Each step may be the last. So launches come before the rows that they number, me
 checkpoints and the endings after them, and sweeps last.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections import defaultdict
@@ -83,8 +85,9 @@ def lacks(
     """Yields what `theirs` has and `ours` lacks, as steps in the order in which it must come.
 
     renamed: new names of their sweeps. `damaged` gets what could not be read. Raises UserError for
-    two sweeps of one name that differ, and if both stores are the same. Raises EnvironmentFailure
-    if a file of theirs is deleted meanwhile, and where both have a launch of one number.
+    two sweeps of one name that differ, where a name stands for another class or program in each,
+    and if both stores are the same. Raises EnvironmentFailure if a file of theirs is deleted
+    meanwhile, and where both have a launch of one number.
     """
     if os.path.realpath(theirs.address) == os.path.realpath(ours.address):
         raise UserError(f"{ours.address}: a store cannot be merged into itself")
@@ -254,6 +257,8 @@ def _sweeps(
     compared = [field.name for field in fields(SweepInfo) if field.name not in JOINED]
     steps: list[MergeStep] = []
     there, (readable, unreadable) = set(ours.sweeps()), ours.readable_sweeps()
+    _refuse_namesakes(_named(ours, readable), _named(theirs, infos), renamed)
+    _refuse_other_spellings(ours, theirs)
     for name, info in infos.items():
         called = renamed.get(name, name)
         read = theirs.read_plans([name])
@@ -295,6 +300,95 @@ def _sweeps(
         elif (joined := _with_files_of(info, mine)) != mine:
             steps.append(_sweep(ours, called, ours.load_grid(called), joined, my_plan.table))
     return steps
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A class or program of a user's, as a sweep names it in results. files: the digests of its
+    files, by code and by their path from `base`."""
+
+    where: str
+    base: str
+    files: Mapping[str, Mapping[str, str]]
+
+    def own_files(self) -> dict[str, set[str]]:
+        """Returns, by path, the digests of the file of a class, or of all files of a program."""
+        file, colon, _ = self.where.rpartition(":")
+        file = file if file.endswith(".py") else file.replace(".", "/") + ".py"
+        is_class = bool(colon) and not self.where.startswith("{")
+        digests = defaultdict[str, set[str]](set)
+        for paths in self.files.values():
+            for path, text in paths.items():
+                if "`" not in path and (not is_class or path.endswith(file)):
+                    digests[path].add(text)
+        return digests
+
+    def is_same(self, other: _Named) -> bool:
+        """Returns whether both are one: the same code, a file at the same place, which may have
+        been edited, or, of a class, a file of the same content."""
+        if self.files.keys() & other.files.keys():
+            return True
+        ours, theirs = self.own_files(), other.own_files()
+        if self.base == other.base and ours.keys() & theirs.keys():
+            return True
+        classes = {one.where.rpartition(":")[2] for one in (self, other)}
+        contents = (set().union(*files.values()) for files in (ours, theirs))
+        is_program = self.where.startswith("{") or other.where.startswith("{")
+        return not is_program and len(classes) == 1 and bool(set.intersection(*contents))
+
+
+def _named(
+    store: Store, infos: Mapping[str, SweepInfo]
+) -> dict[tuple[str, str], dict[str, _Named]]:
+    """Returns, by kind and by name in results, what the sweeps of a store call so."""
+    named: defaultdict[tuple[str, str], dict[str, _Named]] = defaultdict(dict)
+    for sweep, info in infos.items():
+        if not any(info.own_classes.values()):
+            continue
+        plan = store.read_plans([sweep]).table
+        for kind, classes in info.own_classes.items():
+            called = plan["task" if kind == "task" else "model"].to_pylist()
+            for name, own in classes.items():
+                codes = zip(plan["code"].to_pylist(), called, strict=True)
+                files = {c: info.code_files.get(c, {}) for c, model in codes if model == name}
+                named[kind, name][sweep] = _Named(own["where"], info.base, files)
+    return named
+
+
+def _refuse_namesakes(
+    ours: Mapping[tuple[str, str], Mapping[str, _Named]],
+    theirs: Mapping[tuple[str, str], Mapping[str, _Named]],
+    renamed: Mapping[str, str],
+) -> None:
+    """Raises UserError where both stores call two different classes or programs by one name, as
+    `run.own_code.refuse_namesakes` does at a launch: no answer could tell the two apart."""
+    for (kind, name), sweeps in theirs.items():
+        for sweep, their in sweeps.items():
+            for other, our in ours.get((kind, name), {}).items():
+                if renamed.get(sweep, sweep) != other and not our.is_same(their):
+                    what = "program" if their.where.startswith("{") else "class"
+                    raise UserError(
+                        f"sweep {sweep}: {name} is another {what} ({their.base}) than that of "
+                        f"sweep {other} here ({our.base}), and answers could not tell the two "
+                        f"apart. Launch one of them under an alias of its own (`as: …`), or keep "
+                        "two stores"
+                    )
+
+
+def _refuse_other_spellings(ours: Store, theirs: Store) -> None:
+    """Raises UserError where fields of the two stores differ in their capitals alone, which SQL
+    takes for one column."""
+    here, there = (
+        {*store.read_plans().table.column_names, *store.read_trials().table.column_names}
+        for store in (ours, theirs)
+    )
+    spelled = {name.lower(): name for name in here}
+    for name in sorted(there - here):
+        if (other := spelled.get(name.lower(), name)) != name:
+            raise UserError(
+                f"{theirs.address} has a field or metric {name}, and {ours.address} has {other}, "
+                "which SQL takes for one column; keep two stores"
+            )
 
 
 def _sweep(ours: Store, name: str, grid: str, info: SweepInfo, plan: pa.Table) -> MergeStep:

@@ -381,6 +381,20 @@ class Store(SweepFolder):
         locks = {sweep_lock(name): name for name in sweeps}
         return {locks[lock] for lock in self.locks.held_elsewhere(locks)}
 
+    def mark_driven(self, name: str) -> None:
+        """Notes that this process, which holds the sweep, drives it."""
+        self.folder.put(f"driven/{name}", b"")
+
+    def unmark_driven(self, name: str) -> None:
+        """Notes that its driver has come to its end, and left nothing undone."""
+        self.folder.delete([f"driven/{name}"])
+
+    def cut_off(self, sweeps: Collection[str]) -> set[str]:
+        """Returns those of these sweeps whose last driver is gone without having come to its end:
+        it was killed, or the environment failed."""
+        left = {file.name for file in self.folder.files("driven")}.intersection(sweeps)
+        return left - self.driven_elsewhere(left)
+
 
 def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
     """Returns the folder at an address, and the locks for its kind of address. The modules for

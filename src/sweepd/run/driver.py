@@ -9,7 +9,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from sweepd.errors import EnvironmentFailure
@@ -19,7 +19,7 @@ from sweepd.grid.trials import Trial
 from sweepd.grid.user_classes import own_classes
 from sweepd.provenance import home, provenance
 from sweepd.ray_private import nodes_and_types
-from sweepd.run.own_code import keep_sources
+from sweepd.run.own_code import keep_sources, launch_copy
 from sweepd.run.runner import Listener, Runner, on_ray
 from sweepd.search.base import Search
 from sweepd.search.ledger import Standing, outcomes, standing
@@ -71,7 +71,12 @@ def launch(
     """
     plan = search.plan
     limits = within_limits(placement, listener, stopping, note)
-    with limits, driving(plan, store, stopping, note) as number:
+    with limits, driving(plan, store, stopping, note) as number, ExitStack() as held:
+        # Workers on this machine find the copy that is made now.
+        if any(trial.program and not trial.program.in_place for trial in plan.trials):
+            codes = frozenset(plan.codes)
+            made = launch_copy(plan.grid.name, plan.grid.base, codes, store, number)
+            held.callback(made.close)
         search.learn(outcomes(plan, store.read_trials().table), ())
         waiting = 0
         while search.wanted() and not stopping.is_set():

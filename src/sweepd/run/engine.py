@@ -62,6 +62,7 @@ from ray.exceptions import RayError  # noqa: E402
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
 
 from sweepd import ray_private  # noqa: E402
+from sweepd.grid.fingerprint import is_program  # noqa: E402
 from sweepd.grid.placement import Nodes, Placement, idle_cards, no_room, slots  # noqa: E402
 from sweepd.grid.trials import Trial  # noqa: E402
 from sweepd.grid.user_classes import imports_of_others  # noqa: E402
@@ -174,6 +175,13 @@ def _sizes() -> dict[str, Nodes]:
     return {name: Nodes(1, size.get("CPU", 0), size.get("GPU", 0)) for name, size in each}
 
 
+def _leave_to_guards(trials: Sequence[Trial]) -> None:
+    """Has the Ray that starts now spare the children of a worker that ends, where all trials are
+    programs. Each has guards, which would die before the program, and end it themselves."""
+    if all(is_program(trial.loop_where) for trial in trials):
+        os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "0")
+
+
 def run(
     search: Search,
     trials: Sequence[Trial],
@@ -189,6 +197,7 @@ def run(
     EnvironmentFailure if results can't be written. Whatever runs is then interrupted."""
     grid, per_trial = search.plan.grid, placement.per_trial
     imports = tuple(imports_of_others(grid))
+    _leave_to_guards(trials)
     if not ray.is_initialized():
         listener.preparing(f"joining Ray at {placement.ray}" if placement.ray else "starting Ray")
         start_ray(placement.ray, listener.lost_ray)

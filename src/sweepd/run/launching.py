@@ -14,8 +14,10 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import plan as planning
+from sweepd.grid.fingerprint import is_program, unknown_files
 from sweepd.grid.placement import Nodes, Resources, by_type, torchs_share
 from sweepd.grid.plan import Plan
+from sweepd.grid.program import Program
 from sweepd.grid.spec import Grid, parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_classes import changed_defaults
@@ -35,6 +37,7 @@ from sweepd.store.storage import Damaged
 from sweepd.store.store import Store, SweepInfo
 from sweepd.store.sweeps import changed_files
 from sweepd.trial.checkpoints import Outlook, outlook
+from sweepd.trial.program import KEPT_BYTES
 
 Codes = Literal["accepted", "all"]
 """The other versions of the code whose trials count as done. They are those that an earlier launch
@@ -99,6 +102,7 @@ class Planned:
         for warning in self.plan.warnings:
             yield f"warning: {warning}"
         yield from self.plan.notes
+        yield from _of_programs(self.plan.grid)
         yield from self.defaults
         if self.standing.other:
             yield (
@@ -351,6 +355,24 @@ def probed(
                 f"{1000 * step:.3g} ms a step, {seconds:.3g} s a trial"
             )
     return min(ratios), max(ratios) / (resources.gpus if 0 < resources.gpus < 1 else 1)
+
+
+def _of_programs(grid: Grid) -> Iterator[str]:
+    """Yields what people should know of the programs of a grid: what becomes of what they write,
+    and what their results may depend on besides the files that are known."""
+    programs = [block for block in grid.blocks["loop"] if is_program(block.where)]
+    unknown: dict[str, list[str]] = {}
+    for block in programs:
+        for what in unknown_files(block.where, grid.base):
+            unknown.setdefault(what, []).append(block.name)
+    for what, names in unknown.items():
+        yield f"{', '.join(dict.fromkeys(names))}: {what}"
+    if any(not Program(block.where).in_place for block in programs):
+        yield (
+            f"each trial runs in a copy of {grid.base} of its own; of what it writes there by "
+            f"relative paths, files up to {KEPT_BYTES / 2**20:g} MiB, or those that `keep:` names, "
+            "go to files/TRIAL of the results once it completes, and the rest is deleted"
+        )
 
 
 def per_trial(grid: Grid, site: Site) -> Resources:

@@ -6,7 +6,6 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 

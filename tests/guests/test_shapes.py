@@ -264,6 +264,7 @@ def test_a_program_is_swept_as_it_is(name: str, tmp_path: Path) -> None:
     assert [row["status"] for row in rows] == ["completed"] * 2, json.dumps(rows, indent=1)
     assert [row["acc"] for row in rows] == pytest.approx([0.5, 1.0])
     assert [row["loss"] for row in rows] == pytest.approx([1 / 6, 1 / 24], abs=1e-4)
+    assert not [*tmp_path.glob("*/files/*/.venv")], "an environment that uv makes is no result"
 
 
 def test_a_row_that_cannot_be_taken_is_said(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ S3. Covers `store/names.py`.
 Tables have their own tests (`test_tables.py`). So have locks, and the storage below the store.
 """
 
+import errno
 import json
 import time
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from object_store import Proxy
+from reading import failing_reads
 from waiting import python
 
 from sweepd.errors import EnvironmentFailure, UserError
@@ -46,8 +48,8 @@ def test_create_makes_what_is_missing_and_opens_what_is_there(place: str) -> Non
     store = Store.create(place)
     assert store.address == place
     assert names(store) == ["sweepd-store.json"]
-    assert json.loads(store.folder.read("sweepd-store.json")) == {"format": 1}
-    store.write_trials([{"id": TRIAL, "attempt": 1000}])
+    assert json.loads(store.folder.read("sweepd-store.json"))["format"] == 1
+    store.write_trials([{"id": TRIAL, "attempt": 1000, "status": "failed"}])
     for again in (Store.create(place), Store.open(place), Store.find(place + "/")):
         assert again is not None and again.address == place
         assert again.read_trials().table.num_rows == 1
@@ -231,12 +233,11 @@ def test_a_sweep_that_cannot_be_read_now_is_not_called_damaged(tmp_path: Path) -
     store = Store.create(str(tmp_path / "results"))
     for name in ("one", "two"):
         store.save_sweep(name, "", INFO, [plan_row(TRIAL)])
-    path = tmp_path / "results/sweeps/two/sweep.json"
-    path.unlink()
-    path.symlink_to("/proc/self/mem")  # of which the first byte gives EIO
-    with pytest.raises(EnvironmentFailure, match="Input/output error"):
-        store.readable_sweeps()
-    assert store.sweeps() == ["two", "one"]
+    with failing_reads("sweeps/two/sweep.json", errno.EIO):
+        for ask in (store.sweeps, store.readable_sweeps, lambda: store.read_plans(["one"])):
+            with pytest.raises(EnvironmentFailure, match=r"two/sweep\.json: Input/output error"):
+                ask()
+    assert store.sweeps() == ["one", "two"]
 
 
 # Launches
@@ -302,7 +303,9 @@ def test_logs(store: Store) -> None:
     store.flush_logs()
     assert another.read_log(TRIAL) == "one\ntwo é\n"
     another.append_log(TRIAL, "three \udcff\n")
-    another.write_trials([{"id": TRIAL, "attempt": 1000}])  # brings out what was noted before
+    another.write_trials(
+        [{"id": TRIAL, "attempt": 1000, "status": "failed"}]
+    )  # brings out what was noted before
     store.append_log(TRIAL, "four\n")
     store.put_checkpoint("t1", "000100-x.pt", b"")
     assert another.read_log(TRIAL) == "one\ntwo é\nthree ?\nfour\n"

@@ -166,6 +166,12 @@ def doctor(
         Path | None,
         typer.Option("--cluster", metavar="FILE", help="Also check what a launch there needs."),
     ] = None,
+    policy: Annotated[
+        bool,
+        typer.Option(
+            "--policy", help="Print what the role of the cluster's nodes must be allowed."
+        ),
+    ] = False,
     results: Results = None,
     as_json: AsJson = None,
 ) -> None:
@@ -174,12 +180,18 @@ def doctor(
     What is asked of a cluster costs nothing and starts nothing.
     """
     from sweepd.cluster import Local, load_cluster
+    from sweepd.cluster.aws import AWS
     from sweepd.provenance import provenance
     from sweepd.store.store import Store
 
     form = form_of(as_json)
     site = load_cluster(cluster) if cluster else None
     address = results_address(site.results if site and results is None else results)
+    if policy:
+        if not isinstance(site, AWS):
+            raise UserError("--policy needs --cluster FILE, of kind aws")
+        print(site.policy(address))
+        return
     checks: list[dict[str, Any]] = []
 
     def check(name: str, ok: bool, detail: str) -> None:
@@ -191,8 +203,10 @@ def doctor(
         for told in (*damaged, remedy) if damaged else ():
             check(name, False, str(told))
 
-    # This machine.
-    check("python", sys.version_info >= (3, 11), platform.python_version())
+    # This machine. A launch elsewhere begins on it, and the nodes have a Python of their own.
+    remote = not (site is None or isinstance(site, Local))
+    own = f"{platform.python_version()}{', of this machine' * remote}"
+    check("python", sys.version_info >= (3, 11), own)
     for package, found in provenance(Path())["versions"].items():
         check(package, found is not None, found or "not installed")
     check("cores", True, f"{len(os.sched_getaffinity(0))}")
@@ -217,11 +231,12 @@ def doctor(
             check("results", True, f"{address} will be made by the first launch")
         else:
             store = Store.create(address)
-            files = [*store.read_trials().damaged, *store.read_plans().damaged]
-            files += store.readable_sweeps()[1]
+            files, old = store.inspected()
             count = f"{len(store.sweeps())} sweeps, {len(files)}"
             found = f"{count} damaged files in {store.address}"
             check_files("results", files, found, f"{remedy}; {anew}")
+            if old:
+                check("digests", True, f"{old} files of an earlier version hold none")
             if deep:
                 files = store.metrics.whole()[1]
                 check_files("metrics", files, f"{len(files)} damaged files of metrics", remedy)
@@ -237,7 +252,7 @@ def doctor(
                 check("write", True, f"{address} can be written from here")
         except SweepdError as error:
             check("write", False, str(error))
-        checks += [asdict(one) for one in site.checks()]
+        checks += [asdict(one) for one in (site.check_python(), *site.checks(address))]
     emit(["check", "ok", "detail"], checks, form)
     if not all(one["ok"] for one in checks):
         raise typer.Exit(EnvironmentFailure.exit_code)
@@ -341,6 +356,17 @@ def _readable_errors(what: str) -> Iterator[None]:
         raise
 
 
+def _refuse_mixtures(whole: Sequence[str], task: object, model: object, own: Sequence[str]) -> None:
+    """Raises UserError where options exclude each other. whole: those that are a whole file."""
+    if whole and (task or model or own or len(whole) > 1):
+        raise UserError(f"--{whole[0]} is a whole file: leave out the others")
+    for kind in {"loop", "program"}.intersection(own):
+        if task or model or set(own) != {kind}:
+            raise UserError(
+                f"--own {kind} is the whole training: leave out --task, --model and other --own"
+            )
+
+
 def _from_command(text: str, seconds: float) -> str:
     """Runs a command once and returns the grid that is guessed from what it showed."""
     from sweepd.grid import guessing
@@ -385,6 +411,16 @@ def init(
         Path | None,
         typer.Option("--from-wandb", metavar="FILE", help="A sweep file of Weights & Biases."),
     ] = None,
+    from_hydra: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-hydra", metavar="FILE", help="A config of Hydra with `hydra.sweeper.params`."
+        ),
+    ] = None,
+    program: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The script of --from-hydra, such as train.py."),
+    ] = None,
     from_command: Annotated[
         str | None,
         typer.Option(
@@ -405,35 +441,35 @@ def init(
     your own beside it; or a file of claims.
 
     Without --grid it is a new grid with every parameter of its task and models as a comment, and
-    with --own loop or program that of these alone. With --from-wandb it has the trials of a sweep
-    file of Weights & Biases.
+    with --own loop or program that of these alone. With --from-wandb or --from-hydra it has the
+    trials of a sweep file of Weights & Biases or of Hydra.
     With --from-command it is a guess from what one run of a command prints and writes.
     """
-    from sweepd.grid import starters
+    from sweepd.grid import hydra, starters, wandb
     from sweepd.grid.spec import json_schema
-    from sweepd.grid.wandb import grid_of
     from sweepd.grid.yamlfile import read
 
-    files_of = {"grid": grid, "claims": claims, "from-wandb": from_wandb}
-    files_of["from-command"] = from_command
-    whole = [name for name, given in files_of.items() if given]
-    if whole and (task or model or own or len(whole) > 1):
-        raise UserError(f"--{whole[0]} is a whole file: leave out the others")
-    for kind in {"loop", "program"}.intersection(own or ()):
-        if task or model or set(own or ()) != {kind}:
-            raise UserError(
-                f"--own {kind} is the whole training: leave out --task, --model and other --own"
-            )
+    files_of = {
+        "grid": grid,
+        "claims": claims,
+        "from-wandb": from_wandb,
+        "from-hydra": from_hydra,
+        "from-command": from_command,
+    }
+    _refuse_mixtures([name for name, value in files_of.items() if value], task, model, own or [])
+    if bool(program) != bool(from_hydra):
+        raise UserError("--from-hydra FILE and --program train.py belong together: write both")
     found = {kind: starters.template(kind) for kind in own or ()}
+    notes: list[str] = []
     files = {template.file: text for template, text in found.values()}
     if claims:
         files["claims.yaml"] = (starters.TEMPLATE_FOLDER / "claims.yaml").read_text("utf-8")
     elif grid:
         files[f"{grid}.yaml"] = starters.shipped_grid(grid)
     elif from_wandb:
-        files["grid.yaml"], left_out = grid_of(read(from_wandb), str(from_wandb))
-        for sentence in left_out:
-            say(sentence)
+        files["grid.yaml"], notes = wandb.grid_of(read(from_wandb), str(from_wandb))
+    elif from_hydra and program:
+        files["grid.yaml"], notes = hydra.grid_of(read(from_hydra), from_hydra, program, out)
     elif from_command:
         files["grid.yaml"] = _from_command(from_command, seconds)
     elif alone := [made.grid for made, _ in found.values() if made.grid]:
@@ -454,6 +490,21 @@ def init(
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise EnvironmentFailure(f"cannot write {out}: {error.strerror}") from error
+    for note in notes:
+        say(note)
     say(f"wrote {', '.join(str(out / name) for name in files)}")
+    if from_wandb or from_hydra:
+        _say_problems(out / "grid.yaml")
     next_ = f"compare {out / 'claims'}" if claims else f"plan {out / (grid or 'grid')}"
     say(f"next: sweepd {next_}.yaml")
+
+
+def _say_problems(path: Path) -> None:
+    """Says what `plan` refuses of a grid that was made of another program's file."""
+    from sweepd.grid.plan import plan
+    from sweepd.grid.spec import load_grid
+
+    try:
+        plan(load_grid(path))
+    except UserError as error:
+        say(f"plan will refuse it until this is mended:\n{error}")

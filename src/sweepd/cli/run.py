@@ -245,7 +245,7 @@ def _launch(
         say(
             f"sweep {grid.name}: {expected.trials} trials in {expected.cells} cells, "
             f"{expected.done} done, {'' if expected.is_exact else '~'}{expected.to_run} to run, "
-            f"{expected.slots} at once, about {_span(expected.expected)}{_dollars(expected)}"
+            f"{expected.at_once} at once, about {_span(expected.expected)}{_dollars(expected)}"
         )
         inspect_new(grid, store, say)
         if cluster and not isinstance(site, Local):
@@ -375,6 +375,7 @@ def _estimate(
 ) -> Estimate:
     """Returns what is left of a grid that is not to be run now. Where the store cannot be reached
     from here nothing counts as done, since a plan needs neither network nor credentials."""
+    from sweepd.grid.yamlfile import dotted
     from sweepd.query.laws import precision_notes
     from sweepd.run.launching import estimate, per_trial, probed
     from sweepd.store.store import Store
@@ -385,6 +386,8 @@ def _estimate(
     except EnvironmentFailure as failure:
         say(f"{failure}; nothing counts as done")
     made = _planned(grid, site, store, accept_code, "search")
+    for keys, values in grid.document.ranges.items():
+        say(f"{dotted(keys)}: {', '.join(f'{value:g}' for value in values)}")
     for note in precision_notes(made.plan):
         say(note)
     measured = probed(made, per_trial(grid, site), say) if probe else None
@@ -412,7 +415,20 @@ def _show(expected: Estimate, cluster: Path | None) -> None:
         rows.append({**row, "train_flops": flops, "share": share, "time": _span(bill)})
     emit(list(rows[0]), rows)
     if cluster:
-        say(f"on {cluster}: {expected.slots} at once{_dollars(expected)}")
+        say(f"on {cluster}: {_places(expected)}{_dollars(expected)}")
+
+
+def _places(expected: Estimate) -> str:
+    """Says how many slots of which nodes work, and how many stay empty."""
+    slots = [f"{count} on {name}" for name, count in expected.kinds.items() if count]
+    said = f"{expected.at_once} at once"
+    if slots:
+        said += f" (slots: {', '.join(slots)})"
+    if empty := expected.slots - expected.at_once:
+        said += f", {empty} slots stay empty"
+    if idle := [name for name, count in expected.kinds.items() if count is None]:
+        said += f", none on {', '.join(idle)}, whose cards no trial asks for"
+    return said
 
 
 def _dollars(expected: Estimate) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sweepd.cli.options import AsJson, Results, TrialId
-from sweepd.cli.output import command, emit, form_of, results_address, say, stored
+from sweepd.cli.output import command, emit, form_of, put, results_address, say, stored
 from sweepd.listing import SHORT_ID, Row
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ def _rows(record: TrialRecord, other: TrialRecord | None, repeat: str) -> Iterat
 
 def _show(record: TrialRecord, repeat: str) -> None:
     """Prints a trial for people. repeat: the command that runs it again."""
-    print(f"trial {record.id} of sweep {record.sweep}: {record.status}, seed {record.seed}")
+    put(f"trial {record.id} of sweep {record.sweep}: {record.status}, seed {record.seed}")
     outcome = {name: value for name, value in record.outcome.items() if value is not None}
-    print("  " + ", ".join(f"{name} {_short(value)}" for name, value in outcome.items()))
-    print("\n# a grid of this trial alone\n" + record.grid.rstrip())
+    put("  " + ", ".join(f"{name} {_short(value)}" for name, value in outcome.items()))
+    put("\n# a grid of this trial alone\n" + record.grid.rstrip())
     if record.curve:
-        print()
+        put("")
         checks = record.checks()
         scores = ("acc", *record.metrics)
         for score, of in (("loss", record.curve), *((score, checks) for score in scores)):
@@ -94,16 +94,16 @@ def _show(record: TrialRecord, repeat: str) -> None:
             if finite := list(filter(math.isfinite, values)):
                 span = f"{_short(min(finite))} to {_short(max(finite))}"
                 span += ", then not finite" if not math.isfinite(values[-1]) else ""
-                print(f"{score:<5} {sparkline(finite)}  {span}, steps {steps[0]} to {steps[-1]}")
+                put(f"{score:<5} {sparkline(finite)}  {span}, steps {steps[0]} to {steps[-1]}")
         shown = checks[:: max(1, -(-len(checks) // MOST_CHECKS))]
         shown += [] if shown[-1] is checks[-1] else [checks[-1]]
         emit(("step", "loss", *scores, "lr", "seconds"), shown)
     for name, text in record.sources.items():
         content = " is binary" if "\0" in text else f"\n{textwrap.indent(text.rstrip(), '  ')}"
-        print(f"\n{name}{content}")
+        put(f"\n{name}{content}")
     changed = f"; changed since: {', '.join(record.changed)}" if record.changed else ""
-    print(f"\ncode {record.code}{changed}")
-    print(f"to run it again in another results folder:\n{repeat}")
+    put(f"\ncode {record.code}{changed}")
+    put(f"to run it again in another results folder:\n{repeat}")
 
 
 def _show_difference(record: TrialRecord, other: TrialRecord) -> None:
@@ -122,7 +122,7 @@ def _show_difference(record: TrialRecord, other: TrialRecord) -> None:
         if value != was[name]
     ]
     emit(("field", mine, theirs), rows)
-    print("\n" + ("\n".join(changed_code(record, other)) or "the code is the same"))
+    put("\n" + ("\n".join(changed_code(record, other)) or "the code is the same"))
 
 
 def sparkline(values: Sequence[float]) -> str:

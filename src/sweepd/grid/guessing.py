@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from sweepd.errors import UserError
-from sweepd.grid.metrics import NAME
 from sweepd.grid.program import GIVEN, KEYS
 from sweepd.grid.rows import NUMBER, Pattern, number
+from sweepd.limits import METRIC
 
 STEPS = ("step", "global_step", "_step", "iteration", "iter", "it", "epoch", "update")
 """What programs call their steps, the likeliest first."""
@@ -160,7 +160,7 @@ def _ours(values: Mapping[str, float]) -> dict[str, str]:
         name = {"accuracy": "acc"}.get(name, name)
         if name == "acc" and values[theirs] > 1:  # in percent, as another metric may be
             name = "accuracy"
-        if NAME.fullmatch(name) and name not in ours:
+        if re.fullmatch(METRIC, name) and name not in ours:
             ours[name] = theirs
     return ours
 

@@ -65,6 +65,14 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def measured(score: str) -> str:
+    """Returns SQL of a score that is null where it is no number: NaN or infinite. It meets no goal,
+    passes no condition and is no best value, as if nothing had been measured. (To DuckDB, NaN is
+    greater than any number.) `search.seeds` and `sweepd.limits` say the same of a score in Python.
+    """
+    return f"(CASE WHEN isfinite({score}) THEN {score} END)"
+
+
 def bounds_of(score: str) -> tuple[str, str]:
     """Returns the columns of `raw.bounds` with the least and the greatest value that a
     score may turn out to have."""
@@ -197,7 +205,7 @@ def reached_sql(goals: Iterable[str], member: str, scores: ScoreDirections) -> s
         if goal.metric in scores and isfinite(goal.threshold):  # then its text holds no quotes
             met += (
                 f" WHEN '{text}' THEN {at_check if goal.metric == 'loss' else 'true'} AND "
-                f"metrics.{quoted(goal.metric)} {goal.comparison} {goal.threshold!r}"
+                f"{measured(f'metrics.{quoted(goal.metric)}')} {goal.comparison} {goal.threshold!r}"
             )
             known += f", '{text}'"
     return f"""
@@ -238,12 +246,11 @@ def cells_sql(identity: Iterable[str], member: str, scores: ScoreDirections) -> 
             seen = f"coalesce(reached.flops, CASE WHEN {over} THEN {worst} END)"
             at_worst = at_best = seen
         else:
-            column = f"endings.{quoted(score)}"
-            measured = f"(CASE WHEN NOT isnan({column}) THEN {column} END)"
+            value = measured(f"endings.{quoted(score)}")
             seen = f"""CASE WHEN status = 'diverged' THEN {worst}
-                WHEN status IN ('completed', 'solved', 'stopped') THEN {measured} END"""
-            at_worst = f"CASE WHEN status IN ('completed', 'solved') THEN {measured} END"
-            at_best = f"""CASE status WHEN 'completed' THEN {measured}
+                WHEN status IN ('completed', 'solved', 'stopped') THEN {value} END"""
+            at_worst = f"CASE WHEN status IN ('completed', 'solved') THEN {value} END"
+            at_best = f"""CASE status WHEN 'completed' THEN {value}
                 WHEN 'diverged' THEN {worst} END"""
         known = f"coalesce({at_worst}, {worst})", f"coalesce({at_best}, {best})"
         own |= zip(names, (seen, *known), strict=True)

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -15,12 +15,13 @@ import pyarrow as pa
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import plan as planning
 from sweepd.grid.fingerprint import is_program, unknown_files
-from sweepd.grid.placement import Resources, torchs_share
+from sweepd.grid.placement import Nodes, Resources, by_type, torchs_share
 from sweepd.grid.plan import Plan
 from sweepd.grid.program import Program
 from sweepd.grid.spec import Grid, parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_classes import changed_defaults
+from sweepd.provenance import home
 from sweepd.run.own_code import (
     folder_of,
     refuse_namesakes,
@@ -29,11 +30,12 @@ from sweepd.run.own_code import (
 )
 from sweepd.search.base import Search
 from sweepd.search.estimate import Bill, bills, trial_seconds
-from sweepd.search.ledger import Standing, changed_files, outcomes, standing
+from sweepd.search.ledger import Standing, outcomes, standing
 from sweepd.search.staircase import promotion_of, search_of
 from sweepd.store.schema import TRIALS
 from sweepd.store.storage import Damaged
 from sweepd.store.store import Store, SweepInfo
+from sweepd.store.sweeps import changed_files
 from sweepd.trial.checkpoints import Outlook, outlook
 from sweepd.trial.program import KEPT_BYTES
 
@@ -67,6 +69,7 @@ class Site(Protocol):
     @property
     def starting(self) -> tuple[float, float]: ...
     def slots(self, per_trial: Resources) -> int: ...
+    def types(self) -> Mapping[str, Nodes]: ...
     def cost(
         self, per_trial: Resources, at_once: int, seconds_low: float, seconds_high: float
     ) -> tuple[float, float]: ...
@@ -122,7 +125,7 @@ class Planned:
 @dataclass(frozen=True)
 class Estimate:
     """What a search has still to run: counts of cells and trials, what is left by each of `BILLS`,
-    how many trials run at once, and the cost in dollars of what is likely left."""
+    how many trials the place can run at once, and the cost in dollars of what is likely left."""
 
     sweep: str
     cells: int
@@ -137,6 +140,9 @@ class Estimate:
     bills: Mapping[str, Bill]
     starting: tuple[float, float] = (0.0, 0.0)
     """The seconds in which the nodes come up, low and high."""
+    kinds: Mapping[str, int | None] = field(default_factory=dict)
+    """The slots of each type of node of the place, as far as it names them. None stands for a type
+    whose cards no trial asks for, so that it runs none."""
 
     @property
     def expected(self) -> Bill:
@@ -160,6 +166,11 @@ class Estimate:
         return round(self.expected.trials)
 
     @property
+    def at_once(self) -> int:
+        """How many trials run at once: the slots that are used, if so many trials are left."""
+        return min(self.slots, self.to_run)
+
+    @property
     def is_exact(self) -> bool:
         """Whether it is known which trials are left, and not only how many are likely."""
         return not {"likely", SETTLING}.intersection(self.bills)
@@ -175,6 +186,7 @@ class Estimate:
         likely = {
             "train_flops": left.train_flops,
             "slots": self.slots,
+            "at_once": self.at_once,
             "seconds_low": left.seconds_low,
             "seconds_high": left.seconds_high,
             "cost_low": self.cost_low,
@@ -205,6 +217,8 @@ def planned(
     refuse_other_spellings(grid, ended.column_names)
     refuse_twins(plan, ended)
     past = sweeps.get(grid.name)
+    if store and past:
+        _refuse_takeover(plan, past, store)
 
     def accepts(code: str, present: str) -> bool:
         return codes == "all" or bool(past and past.accepts(code, present))
@@ -213,9 +227,9 @@ def planned(
     # run, and of what a code that is not accepted has done, it is said which files have changed.
     plan = standing(plan.trials, ended).accepting(plan, accepts)
     now = standing(plan.trials, ended)
-    ours = {code: made.files for code, made in plan.codes.items()}
+    present = {name: of for made in plan.codes.values() for name, of in made.files.items()}
     theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
-    others = {newest["code"] for newest, *_ in now.other.values()}
+    others = {newest["code"] for newest, *_ in now.other.values()}.intersection(theirs)
     search = promotion_of(plan) if aim == "promote" else search_of(plan)
     search.learn(outcomes(plan, ended), ())
     todo = [trial for trial in now.todo if not trial.on_demand]
@@ -224,10 +238,25 @@ def planned(
         now,
         ended,
         outlook(todo, ended, store.checkpoints) if store else Outlook({}, {}),
-        tuple(changed_files(ours, theirs, others)),
+        tuple(sorted(set().union(*(changed_files(theirs[one], present) for one in others)))),
         tuple(changed_defaults(grid, past.own_classes)) if past else (),
         tuple(damaged),
     )
+
+
+def _refuse_takeover(plan: Plan, past: SweepInfo, store: Store) -> None:
+    """Raises UserError where a grid without a name, which is called as its file, would replace the
+    plan of such a grid of another folder, of which it has no trial."""
+    grid = plan.grid
+    if "name" in grid.document.data or past.base == home(grid.base):
+        return
+    theirs = set(store.read_plans([grid.name]).table["id"].to_pylist())
+    if theirs.isdisjoint(trial.id for trial in plan.trials):
+        raise UserError(
+            f"{grid.document.source}: it has no `name:`, and these results have a sweep "
+            f"{grid.name} of {past.base}, with other trials; write a `name:` of its own (or "
+            f"`name: {grid.name}`, to take that one's place)"
+        )
 
 
 def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None = None) -> Estimate:
@@ -236,10 +265,13 @@ def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None 
     resources = per_trial(plan.grid, site)
     slots = max(1, site.slots(resources))
     by_name = bills(planned.search, slots, planned.ended, resources.gpus, measured)
-    likely = by_name.get("likely", by_name["grid"])
-    at_once = min(slots, round(likely.trials))
-    low, high = site.cost(resources, at_once, likely.seconds_low, likely.seconds_high)
-    return Estimate(
+    types = site.types()
+    kinds: dict[str, int | None] = {
+        name: count or None
+        for name, count in by_type(types, resources).items()
+        if count or types[name].held(resources)
+    }
+    made = Estimate(
         sweep=plan.grid.name,
         cells=sum(not trials[0].on_demand for trials in plan.cells),
         trials=planned.standing.trials,
@@ -248,11 +280,17 @@ def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None 
         other_code=len(planned.standing.other),
         search=plan.grid.search_name,
         slots=slots,
-        cost_low=low,
-        cost_high=high,
+        cost_low=0.0,
+        cost_high=0.0,
         bills=by_name,
         starting=site.starting,
+        kinds=kinds,
     )
+    # Nodes are paid for as long as a launch takes. The start of nodes the site adds by itself.
+    low, high = made.expected.seconds_low, made.expected.seconds_high
+    seconds = max(0.0, low - site.starting[0]), max(0.0, high - site.starting[1])
+    cost_low, cost_high = site.cost(resources, made.at_once, *seconds)
+    return replace(made, cost_low=cost_low, cost_high=cost_high)
 
 
 def probed(

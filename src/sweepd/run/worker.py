@@ -26,8 +26,10 @@ from ray import tune
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.grid.fingerprint import Class, is_program
 from sweepd.grid.placement import Resources, torchs_share
+from sweepd.ray_private import session_folder
 from sweepd.run.hanging import stepping
 from sweepd.run.own_code import as_launched, launch_copy
+from sweepd.run.trying import NO_CARD, tried
 from sweepd.store.store import Store
 from sweepd.trial.attempt import FLUSH_SECONDS, Attempt, log_line
 from sweepd.trial.workplace import LaunchCopy
@@ -159,6 +161,8 @@ class Worker(tune.Trainable):
             return {**NOTHING, "unfit": self.unfit}
         try:
             attempt = self.attempt = self.attempt or self._begin()
+            if attempt is None:  # its card cannot be used
+                return self.step()
             news = attempt.news()  # checks of an earlier attempt are reported before any training
             if not news:
                 with stepping(self.spec.hang_seconds, attempt.note):
@@ -186,7 +190,8 @@ class Worker(tune.Trainable):
             self.attempt.interrupt()
             self.attempt = None
 
-    def _begin(self) -> Attempt:
+    def _begin(self) -> Attempt | None:
+        """Returns the attempt of the trial that Tune has given, or None with `unfit` set."""
         if self.spec.record and not self.reached:  # a node may have come after the probe
             reach(self.spec.address, self.spec.launch, self.spec.record, self.spec.imports)
             self.reached = True
@@ -210,6 +215,14 @@ class Worker(tune.Trainable):
                 )
             if self.said:
                 note(self.said)
+            if trial.program and (spec.record or self.config["gpus"]):
+                card = bool(self.config["gpus"])
+                code, said = tried(trial.loop_where, self.base, session_folder(), card=card)
+                if code == NO_CARD:
+                    self.unfit = f"{here()}: the program cannot use its card: {said}"
+                    return None
+                if code:
+                    raise EnvironmentFailure(f"{here()} cannot run the program: {said}")
             attempt = spec.attempt(
                 self.store,
                 trial,

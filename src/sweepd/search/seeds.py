@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sweepd.grid.metrics import Better, is_share, range_of
 from sweepd.grid.options import CONFIRMING, MEAN_DIGITS, Goal, PassRule
 from sweepd.intervals import wilson
+from sweepd.limits import measured
 from sweepd.listing import Row
 
 if TYPE_CHECKING:  # questions count seeds too, and do without plans
@@ -47,12 +48,12 @@ class Outcome:
         lower_is_better = goal.better == "down"
         if self.status == "diverged":
             return (greatest, greatest) if lower_is_better else (least, least)
-        if self.score is None or math.isnan(self.score):
+        if (score := measured(self.score)) is None:
             return least, greatest
         if self.status == "completed":
-            return self.score, self.score
+            return score, score
         if self.status == "solved":
-            return (least, self.score) if lower_is_better else (self.score, greatest)
+            return (least, score) if lower_is_better else (score, greatest)
         return least, greatest
 
 

@@ -24,7 +24,15 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import GCSStore, S3Store
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.store.storage import File, Folder, Unreachable, aside_name, failure, is_aside
+from sweepd.store.storage import (
+    MOST_BYTES,
+    File,
+    Folder,
+    Unfit,
+    aside_name,
+    failure,
+    is_aside,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
@@ -40,6 +48,10 @@ MOST_KEPT = 2**28
 
 _REFUSED = re.compile(r"status code: 4(?!08|29)\d\d")
 """A pattern of errors with which the store refuses a request. It would answer the same again."""
+_BUSY = re.compile(r"status code: (5|408|429)")
+"""A pattern of errors that pass."""
+_ROLE = re.compile(r"//169\.254\.169\.254|/latest/(api/token|meta-data)|computeMetadata")
+"""A pattern of errors of a machine whose role is asked for, as a last resort, and that has none."""
 _ELSEWHERE = re.compile(
     "status code: 301|without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed"
     "|IllegalLocationConstraint"
@@ -123,13 +135,13 @@ class ObjectFolder(Folder):
 
         return self._trying("list", "", is_empty)
 
-    def read(self, name: str, version: str | None = None) -> bytes:
+    def read(self, name: str, version: str | None = None, most: int = MOST_BYTES) -> bytes:
         if version is None:
-            return self.get(name).data
+            return self.get(name, most).data
         known, data = self._kept.get(name, ("", b""))
         if known == version:
             return data
-        data = self.get(name).data
+        data = self.get(name, most).data
         with self._keeping:
             self._kept_bytes += len(data) - len(self._kept.pop(name, ("", b""))[1])
             self._kept[name] = version, data
@@ -143,12 +155,15 @@ class ObjectFolder(Folder):
 
         return self._trying("read", name, get_range)
 
-    def get(self, name: str) -> Object:
-        """Returns the object. Raises FileNotFoundError if there is no such object."""
+    def get(self, name: str, most: int = MOST_BYTES) -> Object:
+        """Returns the object. Raises FileNotFoundError if there is no such object, and Unfit if it
+        has more than `most` bytes."""
 
         def get() -> Object:
             answer = obstore.get(self._store, name)
             meta = answer.meta
+            if meta["size"] > most:
+                raise Unfit(f"larger than {most:,} bytes")
             version = str(meta[self._version_key])  # type: ignore[literal-required]
             return Object(bytes(answer.bytes()), version, meta["last_modified"].timestamp())
 
@@ -226,8 +241,7 @@ class ObjectFolder(Folder):
         """Returns what `act` returns, and tries again after errors that may pass. obstore itself
         tries again only where a request changes nothing by being sent twice. Other requests are
         tried again here, and so are reads whose answer broke off. Raises UserError if there is no
-        such bucket, EnvironmentFailure if the store refuses, and Unreachable once the time for
-        trying is over."""
+        such bucket, and EnvironmentFailure if the store refuses or the time for trying is over."""
         until, delay = time.monotonic() + self._retry_seconds, 0.1
         while True:
             store = self._store
@@ -236,8 +250,12 @@ class ObjectFolder(Folder):
             except (BaseError, OSError, ValueError) as error:
                 if "NoSuchBucket" in str(error):
                     raise UserError(f"{self.address}: there is no such bucket") from error
-                if isinstance(error, FileNotFoundError):
+                if isinstance(error, FileNotFoundError | Unfit):
                     raise
+                if _ROLE.search(str(error)) and not _BUSY.search(str(error)):
+                    raise EnvironmentFailure(
+                        f"no credentials for {self.address}: {self._how}"
+                    ) from error
                 failed = failure(what, self.where(name), _reason(error))
                 if _ELSEWHERE.search(str(error)):
                     self._move(store, failed)
@@ -245,7 +263,7 @@ class ObjectFolder(Folder):
                 if _REFUSED.search(str(error)):
                     raise failed from error
                 if time.monotonic() + delay > until:
-                    raise Unreachable(*failed.args) from error
+                    raise failed from error
             time.sleep(delay)
             delay = min(2 * delay, LONGEST_PAUSE)
 
@@ -293,13 +311,38 @@ class ObjectFolder(Folder):
             # Only boto3 can read the credentials of an AWS profile or single sign-on. It is not
             # asked where the environment gives credentials or says that none are needed.
             if not {"AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE"}.intersection(os.environ):
-                with suppress(ImportError, ValueError):  # no boto3, or it knows no credentials
-                    from obstore.auth.boto3 import Boto3CredentialProvider
-
-                    options["credential_provider"] = Boto3CredentialProvider()
+                options |= _from_boto3(self.address, retry)
             return S3Store(self._bucket, **options)
         except (BaseError, OSError, ValueError) as error:
             raise EnvironmentFailure(f"cannot open {self.address}: {_reason(error)}") from error
+
+    @property
+    def _how(self) -> str:
+        """How to give credentials for such a bucket."""
+        if self._scheme == "gs":
+            return (
+                "run `gcloud auth application-default login`, or set "
+                "GOOGLE_APPLICATION_CREDENTIALS to the file of a key"
+            )
+        return "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+
+
+def _from_boto3(address: str, retry: RetryConfig) -> dict[str, Any]:
+    """Returns the option with the credentials that boto3 knows, if it is installed and knows some.
+    If not, there may still be a machine's role, which is asked for only once more. Raises
+    EnvironmentFailure for a profile that is not there."""
+    try:
+        from botocore.exceptions import BotoCoreError
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        return {}
+    try:
+        return {"credential_provider": Boto3CredentialProvider()}
+    except ValueError:
+        retry["max_retries"] = 1
+        return {}
+    except BotoCoreError as error:
+        raise EnvironmentFailure(f"no credentials for {address}: {error}") from None
 
 
 _moving = threading.Lock()

@@ -25,6 +25,7 @@ from typing import IO, Any
 
 from sweepd.errors import UserError
 from sweepd.grid.fingerprint import program_files
+from sweepd.grid.metrics import RANGES
 from sweepd.grid.placement import Resources
 from sweepd.grid.program import Value
 from sweepd.grid.rewriting import rewritten
@@ -37,6 +38,8 @@ from sweepd.trial.runs import Check, Result, StepRow
 from sweepd.trial.user_values import TOTAL, Unusable, numbers, shown
 from sweepd.trial.workplace import LaunchCopy, Workplace, guarded, matches, name_of
 
+VERSION = 1
+"""The version of how a program is run, which is part of the code of its trials."""
 ROWS = "SWEEPD_ROWS"
 """The environment variable with the file to which `sweepd.report` writes rows."""
 MARKS = ("done", "checkpoint")
@@ -54,6 +57,8 @@ KEPT_BYTES = 2**20
 """The largest file that is kept where a grid does not say what to keep, in bytes."""
 MOST_NAMES = 10
 """The most files that the log names of those that are kept, and of those that are deleted."""
+ROUNDING = 1e-5
+"""How far beyond the end of its range a number may lie that was rounded. It is taken as the end."""
 MOST_TOLD = 8_000
 """The most characters of its last lines that an error tells."""
 
@@ -297,6 +302,10 @@ class ProgramRun:
             raise UserError(f"{the_row} has test = {shown(test)}; it must be true or false")
         # An infinite share is out of its range, too. What is not finite has diverged all the same.
         nearer = {k: math.nan if v in (math.inf, -math.inf) else v for k, v in row.items()}
+        for name, (low, high) in RANGES.items():
+            value = nearer.get(name)
+            if isinstance(value, float) and low - ROUNDING <= value <= high + ROUNDING:
+                nearer[name] = min(max(value, low), high)
         try:
             if self.source:  # a row may have some of the metrics
                 scores = numbers(self, "row", nearer, (), [*self.trial.metrics, TOTAL])

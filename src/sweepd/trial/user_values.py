@@ -18,8 +18,6 @@ samples on which `acc` was counted."""
 LIMITS = {**RANGES, TOTAL: (0.0, float(LARGEST_INT))}
 """The least and the greatest number that a value of each name may be. Values of other names may be
 any number."""
-ROUNDING = 1e-5
-"""How far beyond the end of its range a number may lie that was rounded. It is taken as the end."""
 MOST_SHOWN = 60
 """The most characters of a wrong value that a message shows."""
 
@@ -84,10 +82,10 @@ def _number(owner: Any, method: str, name: str, value: Any) -> float:
     if name == TOTAL and not number.is_integer():
         raise unusable(owner, method, f"reported {name} = {number}; it is a count")
     low, high = LIMITS.get(name, (-math.inf, math.inf))
-    if not math.isnan(number) and not low - ROUNDING <= number <= high + ROUNDING:
+    if not math.isnan(number) and not low <= number <= high:
         message = f"reported {name} = {number:g}; it lies between {low:g} and {high:g}"
         raise unusable(owner, method, message)
-    return number if math.isnan(number) else min(max(number, low), high)
+    return number
 
 
 def shown(value: object) -> str:

@@ -431,6 +431,9 @@ class Workplace:
         for upper, at in layers or [(str(self.tree), str(self.tree))]:
             for folder, below, files in os.walk(upper):
                 below[:] = sorted(set(below) - LEFT_OUT)
+                if CACHE in files:  # such as an environment that uv has made
+                    below.clear()
+                    continue
                 for name in sorted(files):
                     path = Path(folder, name)
                     status = path.lstat()  # of an overlay's file that was deleted, it is a device

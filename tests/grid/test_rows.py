@@ -67,6 +67,8 @@ def test_a_line_that_looks_like_a_row_and_is_none_is_seen() -> None:
         ({"pattern": "nothing"}, "names no number"),
         ({"frm": "stdout"}, "frm is no key"),
         ({"from": 3}, "name stdout"),
+        ({"from": "/tmp/metrics.csv"}, "below the program's folder"),
+        ({"from": "out-{width}/metrics.csv"}, "for what changes from trial to trial"),
         ({"metrics": {"acc": "valid/acc"}}, "acc is none of its metrics"),
         ({"from": "wandb", "pattern": "{loss}"}, "it is for text"),
         ({"final": {"loss": "score {acc}"}}, "write {loss} where the number stands"),

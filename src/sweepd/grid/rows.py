@@ -160,6 +160,11 @@ def faults(block: object, metrics: Collection[str]) -> Iterator[str]:
     texts, theirs, final = _list(block.get("pattern", [])), block.get("metrics"), block.get("final")
     if not isinstance(source, str) or not source.strip():
         yield f"from: {json.dumps(source)}: name {', '.join((*OUTPUTS, *LOGGERS))} or a file"
+    elif source.startswith("/") or "{" in source.removeprefix("{dir}/"):
+        yield (
+            f"from: {source}: name the file by its path below the program's folder or {{dir}}, with "
+            "* for what changes from trial to trial"
+        )
     if not isinstance(step, str):
         yield f"step: {json.dumps(step)}: name the step as the program does"
     if not all(isinstance(text, str) for text in texts):

@@ -162,8 +162,8 @@ def faults(block: object, metrics: Collection[str]) -> Iterator[str]:
         yield f"from: {json.dumps(source)}: name {', '.join((*OUTPUTS, *LOGGERS))} or a file"
     elif source.startswith("/") or "{" in source.removeprefix("{dir}/"):
         yield (
-            f"from: {source}: name the file by its path below the program's folder or {{dir}}, with "
-            "* for what changes from trial to trial"
+            f"from: {source}: name the file by its path below the program's folder or {{dir}}, "
+            "with * for what changes from trial to trial"
         )
     if not isinstance(step, str):
         yield f"step: {json.dumps(step)}: name the step as the program does"

@@ -362,6 +362,17 @@ def test_names_of_two_words_and_a_first_row_are_enough_for_a_guess(
     assert loop["rows"]["pattern"] == "step {step}: train loss {train_loss}, val loss {val_loss}"
 
 
+def test_flags_and_numbers_with_the_names_of_columns_get_others(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("for i in range(3):\n    print(f'step {i} error 0.{i}')\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        command = "python train.py --seconds 3 --lambda .5"
+        sweepd("init", "--from-command", command, exits=0)
+        sweepd("launch", "grid.yaml", "--in-process", exits=0)
+        [row] = sweepd("sql", "SELECT p_seconds, p_lambda, own_error FROM trials", "--json").rows
+    assert row == {"p_seconds": 3, "p_lambda": 0.5, "own_error": 0.2}
+
+
 def test_a_score_at_the_end_is_preferred_to_a_live_bar(tmp_path: Path) -> None:
     program = "for i in range(9):\n    print(f'\\r{i}/9 [it/s, loss=0.{i}]', end='')\n"
     (tmp_path / "train.py").write_text(program + "print('\\nFinal score: 96.3%')\n")

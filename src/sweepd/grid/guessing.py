@@ -10,12 +10,14 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sweepd.errors import UserError
-from sweepd.grid.program import GIVEN, KEYS
+from sweepd.grid.foreign import TAKEN
+from sweepd.grid.metrics import BETTER
 from sweepd.grid.rows import NUMBER, Pattern, number
 from sweepd.limits import METRIC
 
@@ -160,6 +162,8 @@ def _ours(values: Mapping[str, float]) -> dict[str, str]:
         name = {"accuracy": "acc"}.get(name, name)
         if name == "acc" and values[theirs] > 1:  # in percent, as another metric may be
             name = "accuracy"
+        if name in TAKEN and name not in BETTER:
+            name = f"own_{name}"
         if re.fullmatch(METRIC, name) and name not in ours:
             ours[name] = theirs
     return ours
@@ -197,9 +201,10 @@ def of_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]
             made.append(f"{front}{{dir}}")
             sentences.append(f"{name} {value}: taken for the folder to which it writes")
         elif _numeric(value):
-            while bare in (*KEYS, *GIVEN) or bare in fields or not bare.isidentifier():
+            taken = {*TAKEN, *fields}
+            while bare in taken or not bare.isidentifier():
                 bare = f"p_{bare}"
-            fields[bare] = json.loads(value)
+            fields[bare] = _number_of(value)
             made.append(f"{front}{{{bare}}}")
         else:
             made.append(word)
@@ -207,10 +212,16 @@ def of_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]
 
 
 def _numeric(value: str) -> bool:
-    try:
-        return _is_number(json.loads(value)) and math.isfinite(json.loads(value))
-    except ValueError:
-        return False
+    return _number_of(value) is not None
+
+
+def _number_of(text: str) -> float | None:
+    """Returns the finite number that a word of a command is, as `3e-4` or `.5`, or None."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            value = kind(text)
+            return value if math.isfinite(value) and "_" not in text else None
+    return None
 
 
 def grid_text(command: str, guess: Guess) -> tuple[str, list[str]]:

@@ -17,7 +17,7 @@ import sys
 import tarfile
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +66,40 @@ MOST_TOLD = 8_000
 def note(line: str) -> None:
     """Writes a line to the trial's log, to which an attempt leads what is printed."""
     sys.stdout.write(f"{line}\n")
+
+
+def started(
+    place: Workplace,
+    command: Sequence[str],
+    seconds: float,
+    ahead: Sequence[Path],
+    variables: Mapping[str, str],
+) -> tuple[subprocess.Popen[bytes], Output]:
+    """Starts a command in a place, below a guard. Returns the guard, and what the command prints.
+    seconds: what it has from SIGTERM to SIGKILL. ahead: folders that Python looks in before all
+    others. variables: what its environment has besides this process's."""
+    # Ray's own settings are not the program's, which may use a Ray of its own. Programs of Python
+    # print each row at once. `python` and `torchrun` are those beside this interpreter.
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "TUNE_"))}
+    if ours.get("PYTHONBREAKPOINT", "").startswith("ray."):  # which would wait for ever
+        del ours["PYTHONBREAKPOINT"]
+    paths = {"PATH": [Path(sys.executable).parent], "PYTHONPATH": ahead}
+    for name, folders in paths.items():
+        if folders:
+            ours[name] = os.pathsep.join((*map(str, folders), *filter(None, [ours.get(name)])))
+    rows = {ROWS: str(place.folder / "rows"), "PYTHONUNBUFFERED": "1", "PWD": str(place.cwd)}
+    locks = [place.lock, *([place.copy.lock] if place.copy else [])]
+    process = subprocess.Popen(
+        guarded(seconds, place.folder, place.cwd, locks, place.overlays, command),
+        env={**ours, **rows, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=locks,
+    )
+    assert process.stdout and process.stderr
+    return process, Output({"stdout": process.stdout, "stderr": process.stderr})
 
 
 class ProgramRun:
@@ -194,47 +228,20 @@ class ProgramRun:
         rows = self.place.folder / "rows"
         rows.touch()
         self.reports = rows.open("rb")
-        # Ray's own settings are not the program's, which may use a Ray of its own. Programs of
-        # Python print each row at once. `python` and `torchrun` are those beside this interpreter.
-        ours = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "TUNE_"))}
-        paths = (str(Path(sys.executable).parent), os.environ.get("PATH"))
-        path = os.pathsep.join(filter(None, paths))
-        environment = {**ours, ROWS: str(rows), "PYTHONUNBUFFERED": "1", "PATH": path}
-        environment["PWD"] = str(self.place.cwd)
-        ahead = []
+        ahead, variables = [], {}
         if self.program.rows and self.program.rows.source == "wandb":
-            ahead.append(str(STAND_INS))
+            ahead.append(STAND_INS)
         if variable := self.program.seeds.get("env"):
-            environment[variable] = str(self.trial.seed)
+            variables[variable] = str(self.trial.seed)
         if "patch" in self.program.seeds:
-            ahead.append(str(STAND_INS / "seeded"))
-            environment |= {
-                "SWEEPD_SEED": str(self.trial.seed),
-                "PYTHONHASHSEED": str(self.trial.seed),
-            }
-        if ahead:
-            before = environment.get("PYTHONPATH")
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*ahead, before)))
-        if environment.get("PYTHONBREAKPOINT", "").startswith("ray."):  # which would wait for ever
-            del environment["PYTHONBREAKPOINT"]
+            ahead.append(STAND_INS / "seeded")
+            variables |= dict.fromkeys(("SWEEPD_SEED", "PYTHONHASHSEED"), str(self.trial.seed))
         if not self.resources.gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = ""
+            variables["CUDA_VISIBLE_DEVICES"] = ""
         self.kept = self.seen = self._marks()
         self.before, self.started = self.seconds, time.monotonic()
         self.heard = self.started
-        place = self.place
-        locks = [place.lock, *([place.copy.lock] if place.copy else [])]
-        self.guard = subprocess.Popen(
-            guarded(GRACE_SECONDS, place.folder, place.cwd, locks, place.overlays, command),
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=locks,
-        )
-        assert self.guard.stdout and self.guard.stderr
-        self.output = Output({"stdout": self.guard.stdout, "stderr": self.guard.stderr})
+        self.guard, self.output = started(self.place, command, GRACE_SECONDS, ahead, variables)
 
     def _news(self) -> StepRow | str | None:
         """Returns the next row, or a line of other output, which is printed; None if none came."""

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,9 +14,10 @@ from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.grid.guessing import Shown
-from sweepd.trial.output import CONTROLS, Output, json_objects, python_objects
+from sweepd.trial.output import CONTROLS, json_objects, python_objects
+from sweepd.trial.program import started
 from sweepd.trial.row_sources import EVENTS, STAND_INS, flat, items
-from sweepd.trial.workplace import LaunchCopy, Workplace, guarded, name_of
+from sweepd.trial.workplace import LaunchCopy, Workplace, name_of
 
 GRACE_SECONDS = 5.0
 """The seconds that the command has to end once its time is over."""
@@ -37,27 +36,8 @@ def tried(command: str, base: Path, seconds: float) -> tuple[Shown, bool]:
     try:
         told = place.folder / "rows"
         told.touch()
-        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-        before = os.environ.get("PYTHONPATH")
-        environment = {
-            **os.environ,
-            "SWEEPD_ROWS": str(told),
-            "PYTHONUNBUFFERED": "1",
-            "PATH": path,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(STAND_INS), before))),
-        }
-        locks = [place.lock, copy.lock]
-        guard = subprocess.Popen(
-            guarded(GRACE_SECONDS, place.folder, place.cwd, locks, place.overlays, words),
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=locks,
-        )
-        assert guard.stdin and guard.stdout and guard.stderr
-        output = Output({"stdout": guard.stdout, "stderr": guard.stderr})
+        guard, output = started(place, words, GRACE_SECONDS, [STAND_INS], {})
+        assert guard.stdin
         until, ended, lines = time.monotonic() + seconds, False, []
         while output.open:
             if line := output.next(LOOK_SECONDS):

@@ -62,6 +62,7 @@ bench: install
 	@echo "commit $$(git rev-parse --short HEAD), $$(date -u +%F), $$(nproc) cores, load $$(cut -d' ' -f1 /proc/loadavg)"
 	$(BIN)/python benchmarks/start.py --rounds 3
 	$(BIN)/python benchmarks/overhead.py --trials 300 --rounds 2
+	$(BIN)/python benchmarks/programs.py --rounds 3
 	$(BIN)/python benchmarks/questions.py small --rounds 15
 	$(BIN)/python benchmarks/questions.py --rounds 3
 	$(BIN)/python benchmarks/questions.py ended --trials 100000 --rounds 5

@@ -145,6 +145,12 @@ def test_numbers_as_people_print_them(loss: str, acc: str, row: tuple[float, flo
     assert read(f"loss {loss} acc={acc}") == [dict(zip(("loss", "acc"), row, strict=True))]
 
 
+def test_a_number_that_is_filled_up_with_blanks() -> None:
+    assert read("|loss=   0.5|acc=1   |", {"pattern": "|loss={loss}|acc={acc}|"}) == [
+        {"loss": 0.5, "acc": 1}
+    ]
+
+
 @pytest.mark.parametrize("number", ["NaN", "nan", "NAN", "-nan", "nan%"])
 def test_what_is_no_number_has_diverged_however_it_is_written(number: str) -> None:
     [row] = read(f"loss {number} acc=1")
@@ -171,7 +177,9 @@ def test_two_patterns_on_one_line_are_one_row_and_two_rows_on_one_line_are_two()
     assert [row["acc"] for row in read("acc 0.5 acc 0.6", {"pattern": "acc {acc}"})] == [0.5, 0.6]
 
 
-@pytest.mark.parametrize("line", ["{'loss': 0.5, 'acc': nan}", "x {'loss': tensor(0.5), 'acc': 1}"])
+@pytest.mark.parametrize(
+    "line", ["{'loss': 0.5, 'acc': nan, 'all': [1, inf]}", "x {'loss': tensor(0.5), 'acc': 1}"]
+)
 def test_a_mapping_as_python_prints_it(line: str) -> None:
     [row] = read(line, {"from": "stdout"})
     assert row["loss"] == 0.5

@@ -59,8 +59,12 @@ class Pattern:
                 names.append(part)
                 # `0,97` is no 0, unless the text itself goes on with a comma.
                 comma = "" if parts[i + 1][:1] == "," else r"(?![,']\d)"
-                strict_parts.append(r"(?<![\w.])" + WRAPPED.format(part, NUMBER, comma))
-                loose_parts.append(r"\S+")
+                # A number may be filled up with blanks, as by `{loss:8.3f}`.
+                before = "" if parts[i - 1][-1:].isspace() else r"\s*"
+                behind = "" if parts[i + 1][:1].isspace() else r"\s*"
+                written = r"(?<![\w.])" + WRAPPED.format(part, NUMBER, comma)
+                strict_parts.append(f"{before}{written}{behind}")
+                loose_parts.append(rf"{before}\S+{behind}")
                 continue
             # A number takes the `%` behind it along.
             part = re.sub(r"^\s?%", "", part) if i else part

@@ -147,7 +147,7 @@ def python_objects(text: str) -> Iterator[dict[str, Any]]:
     """Yields the mapping that stands in a line as Python prints it, such as `{'loss': nan}`."""
     if match := re.search(r"\{\s*'.*\}", text):
         plain = OF_A_LIBRARY.sub(r"\1", match[0])
-        plain = re.sub(r":\s*([-+]?(?:nan|inf))\b", r": '\1'", plain)
+        plain = re.sub(r"([:,[(]\s*)([-+]?(?:nan|inf))\b", r"\1'\2'", plain)
         with suppress(ValueError, SyntaxError):
             value = ast.literal_eval(plain)
             if isinstance(value, dict):

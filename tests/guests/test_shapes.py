@@ -218,6 +218,23 @@ SHAPES = {
         "python train.py --width {width} --out {dir}",
         {"from": "tensorboard"},
     ),
+    "temporary files that come and go beside its rows": Shape(
+        {
+            "train.py": ARGPARSE + "import os, time\n"
+            "for step, loss, acc in learn(options.width):\n"
+            "    with open('m.csv', 'a') as file:\n"
+            "        file.write(f'{step};{loss};{acc}\\n' if step > 1 else\n"
+            "                   f'step;loss;acc\\n{step};{loss};{acc}\\n')\n"
+            "    until = time.time() + 0.5\n"
+            "    while time.time() < until:\n"
+            "        os.makedirs('tmp')\n"
+            "        open('tmp/x', 'w').close()\n"
+            "        os.replace('tmp/x', 'y')\n"
+            "        os.rmdir('tmp')\n"
+        },
+        "python train.py --width {width}",
+        {"from": "m.csv"},
+    ),
     "an epoch on a line, its numbers on the next": Shape(
         {
             "train.py": ARGPARSE + "for step, loss, acc in learn(options.width):\n"

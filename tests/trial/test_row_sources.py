@@ -295,3 +295,11 @@ def test_wandb_by_another_name_switched_off_of_arrays_and_in_several_processes(
     subprocess.run([sys.executable, "-c", OFF], env={**environment, "RANK": rank}, check=True)
     told = map(json.loads, file.read_text().splitlines())
     assert [(row["_step"], row["acc"], row.get("loss")) for row in told] == rows
+
+
+def test_a_file_that_is_being_replaced_is_read_once_it_is_there(tmp_path: Path) -> None:
+    path, told = tmp_path / "m.csv", taken({"from": "m.csv"})
+    files = Files(told, lambda: [("m.csv", path)])
+    assert not list(files.news())
+    path.write_text("step,acc\n1,0.5\n")
+    assert list(files.news()) == [{"step": 1, "acc": 0.5}]

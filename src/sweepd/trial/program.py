@@ -293,9 +293,11 @@ class ProgramRun:
             yield from self.place.written()
         # What an earlier attempt wrote was read then.
         for folder in (self.folder, *([self.place.cwd] if self.program.in_place else [])):
-            for path in folder.rglob("*"):
-                if path.is_file() and path.stat().st_mtime_ns >= self.began:
-                    yield str(path.relative_to(folder)), path
+            for at, _, names in os.walk(folder):
+                for path in (Path(at, name) for name in names):
+                    with suppress(FileNotFoundError):  # it has just been renamed or deleted
+                        if path.stat().st_mtime_ns >= self.began:
+                            yield str(path.relative_to(folder)), path
 
     def _row(self, row: dict[str, Any]) -> StepRow | str:
         """Takes in a row. Returns it, or a text where it adds no step."""

@@ -160,13 +160,16 @@ class Files:
             if not matches(name, self.taken.rows.source):
                 self.taken.other_files.add(name)
                 continue
-            status = path.stat()
-            state = status.st_mtime_ns, status.st_size
-            if not ended and self.seen.get(path) == state:
+            try:
+                status = path.stat()
+                state = status.st_mtime_ns, status.st_size
+                if not ended and self.seen.get(path) == state:
+                    continue
+                now = items(path, name, ended)
+            except FileNotFoundError:  # it is being replaced
                 continue
             self.seen[path] = state
-            before, self.items[path] = self.items.get(path, []), items(path, name, ended)
-            now = self.items[path]
+            before, self.items[path] = self.items.get(path, []), now
             pairs = enumerate(zip(before, now, strict=False))
             same = (i for i, (old, new) in pairs if not _holds(new, old))
             for item in now[next(same, min(len(before), len(now))) :]:
@@ -202,10 +205,13 @@ def csv_rows(name: str, lines: Sequence[str]) -> Iterator[Row]:
     a number is one. Raises UserError for a row that has more cells than the header."""
     header = lines[0] if lines else ""
     between = max(",;\t", key=header.count)
-    for row in csv.DictReader(lines, delimiter=between, skipinitialspace=True, restval=""):
+    try:
+        rows = [*csv.DictReader(lines, delimiter=between, skipinitialspace=True, restval="")]
+    except csv.Error as error:
+        raise UserError(f"{name} cannot be read as CSV: {error}") from None
+    for row in rows:
         if None in row:
-            cells = between.join((*row.values(), "")[:-2])
-            raise UserError(f"{name} cannot be read as CSV: {cells} … has more cells than {header}")
+            raise UserError(f"{name} cannot be read as CSV: a row has more cells than {header}")
         # A program that goes on may write the header again.
         if any(key.strip() != cell.strip() for key, cell in row.items()):
             yield {key.strip(): _cell(cell.strip(), between) for key, cell in row.items()}

@@ -436,9 +436,13 @@ class Workplace:
                     continue
                 for name in sorted(files):
                     path = Path(folder, name)
-                    status = path.lstat()  # of an overlay's file that was deleted, it is a device
                     known = self.known.copied.get(str(path)) or self.known.linked.get(str(path))
-                    if stat.S_ISREG(status.st_mode) and facts(path) != known:
+                    try:
+                        status = path.lstat()  # an overlay's file that was deleted is a device
+                        changed = stat.S_ISREG(status.st_mode) and facts(path) != known
+                    except FileNotFoundError:  # it has just been renamed or deleted
+                        continue
+                    if changed:
                         yield os.path.relpath(f"{at}{str(path)[len(upper) :]}", self.cwd), path
 
     def close(self) -> None:

@@ -56,7 +56,6 @@ LONG = [
         "questions.py --rows 1e4 --trials 100 --rounds 1",
         rf"curve .*{DIFFERENCE}(.*\n)+min d .*{DIFFERENCE}(.*\n)+status (.*\n)+launch ",
     ),
-    ("programs.py --trials 4 --rounds 1 --seconds 0.1", r"4 programs.*\nmedian: -?\d+\.\d+ s more"),
     ("report.py --trials 40 --rounds 1", rf"a report .*{DIFFERENCE}(.*\n)+page .* MB"),
     ("scale.py engine --trials 20 --reports 1 2", r"a report -?\d+\.\d+ ms"),
     ("scale.py slots --slots 8 --trials 80 --reports 2", r"a trial besides -?\d+\.\d+ ms"),
@@ -72,6 +71,7 @@ ALONE = [
         r"1 failed .*allocate[\s\S]*as it must be, after [\s\S]*\n +8 .*\(\d+\.\d\d: [\s\S]*"
         r"\n +8 +2 +recorded [\s\S]*\n +8 +2 +\d",
     ),
+    ("programs.py --trials 4 --rounds 1 --seconds 0.1", r"4 programs.*\nmedian: -?\d+\.\d+ s more"),
     (
         "soak.py 0.001 --kill-every 0.03 --trials 300",
         r"SIGKILL(.*\n)+.*none twice, and their count never fell",

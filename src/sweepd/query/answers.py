@@ -218,11 +218,9 @@ def _summary(views: Views, question: Question, condition: str, cells: Sequence[C
     """The summary of a `min` over these cells. condition: when one passes, in words."""
     [(trials, tried, train_flops)] = views.fetch(
         f"""
-        SELECT coalesce(sum(trials), 0)::BIGINT, count(*), coalesce(sum(train_flops), 0)
-        FROM (
-            SELECT cell, count(*) AS trials, sum(train_flops) AS train_flops FROM raw.own
-            WHERE status IN {DONE} GROUP BY cell
-        ) SEMI JOIN (SELECT unnest(?) AS cell) USING (cell)
+        SELECT count(*), count(DISTINCT cell), coalesce(sum(endings.train_flops), 0)
+        FROM raw.members JOIN raw.endings USING ({views.member})
+        WHERE status IN {DONE} AND cell IN (SELECT unnest(?))
         """,
         [cell.row["cell"] for cell in cells],
     )

@@ -11,7 +11,7 @@ from typing import Any
 from sweepd.errors import UserError
 from sweepd.query.cells import Cell
 from sweepd.query.deciding import LEAST_COLUMNS, TRIED_COLUMNS, Ends, least_columns, tried_columns
-from sweepd.query.expressions import Column, Node, goal_of, thresholds, trend
+from sweepd.query.expressions import Column, Node, goal_of, thresholds
 from sweepd.query.grouping import Grouping
 from sweepd.query.laws import LAW_NAMES, Point, Tried, difference, fit, refusal, weights
 from sweepd.query.minima import Merit, MinRow, cell_rows, min_rows
@@ -67,7 +67,7 @@ def least(grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Mer
     own = ["value", "fail", "pass", "inferred", "passed", "seeds", *grouping.scores]
     every = [*grouping.group, *own, "close", "at", "edge", "verdict"]
     columns = list(dict.fromkeys([*every, *TRIED_COLUMNS, *LEAST_COLUMNS]))
-    tried, decisive = tried_columns(grouping.views, rows, goal, ends), trend(condition) != -1
+    tried = tried_columns(grouping.views, rows, goal, ends)
     answered = []
     for row, of_row in zip(rows, tried, strict=True):
         best = row.shown(merit)
@@ -78,7 +78,7 @@ def least(grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Mer
             close = any(low <= threshold <= high for threshold in asked)
         by_column = {
             **of_row,
-            **least_columns(grouping, row, decisive),
+            **least_columns(row),
             **row.columns,
             **dict.fromkeys(grouping.scores),
             "value": row.verdict.value,

@@ -162,9 +162,9 @@ def test_a_lost_extra_seed_is_replaced() -> None:
 
 
 def test_the_worst_is_no_number() -> None:
-    assert Outcome("diverged").bounds(Goal("loss", "<", 0.1)) == (math.inf, math.inf)
-    assert Outcome("diverged").bounds(Goal("acc", ">", 0.9)) == (0.0, 0.0)
-    assert Outcome("completed", math.nan).bounds(Goal("acc", ">", 0.9)) == (0.0, 1.0)
+    assert Outcome("diverged").ends(Goal("loss", "<", 0.1)) == (math.inf, math.inf)
+    assert Outcome("diverged").ends(Goal("acc", ">", 0.9)) == (0.0, 0.0)
+    assert Outcome("completed", math.nan).ends(Goal("acc", ">", 0.9)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

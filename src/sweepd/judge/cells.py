@@ -16,7 +16,7 @@ import numpy as np
 from sweepd.grid.metrics import is_share
 from sweepd.grid.options import CONFIRMING, OPERATORS, Goal, PassRule
 from sweepd.intervals import wilson
-from sweepd.judge.seeds import Floats, Ints, Scores, by_budget, ends, known, of_rising
+from sweepd.judge.seeds import Ints, Scores, by_budget, ends, known, of_one
 
 PASS, OPEN, FAIL = 1, 0, -1
 RULES: tuple[PassRule, ...] = ("any", "median", "all")
@@ -32,7 +32,7 @@ class Ending(Protocol):
     def score(self) -> float | None: ...
 
 
-def votes(goal: Goal, at_worst: Floats, at_best: Floats) -> Ints:
+def votes(goal: Goal, at_worst: Any, at_best: Any) -> Ints:
     """Returns, for scores of any shape that lie between these ends, whether they meet the goal."""
     meets = OPERATORS[goal.comparison]
     met, may_meet = meets(at_worst, goal.threshold), meets(at_best, goal.threshold)
@@ -61,10 +61,8 @@ def decide(
 ) -> int:
     """Returns the outcome of one cell whose seeds, at least one, have scores between these ends. It
     is decided where its score by the pass rule meets the goal at both ends, or misses it."""
-    first, count = np.array([0]), np.array([len(at_worst)])
-    sides = (np.sort(side) for side in (at_worst, at_best))
-    of_cell = (of_rising(side, first, count, rule, goal.better) for side in sides)
-    return int(votes(goal, *of_cell)[0])
+    of_cell = (of_one(side, rule, goal.better) for side in (at_worst, at_best))
+    return int(votes(goal, *map(np.float64, of_cell)))
 
 
 def at_budgets(
@@ -121,15 +119,13 @@ def confirmed(passed: Any, failed: Any) -> Any:
     return passed >= CONFIRMING + failed
 
 
-def is_near(scores: Floats, totals: Collection[int], goal: Goal, rule: PassRule) -> bool:
+def is_near(scores: Sequence[float], totals: Collection[int], goal: Goal, rule: PassRule) -> bool:
     """Returns whether the cell's score is a share whose Wilson interval contains the goal's
-    threshold. scores: of shape (seeds,). totals: the sizes of the test samples that are known."""
-    if not scores.size or not totals or not is_share(goal.metric):
+    threshold. totals: the sizes of the test samples that are known."""
+    if not scores or not totals or not is_share(goal.metric):
         return False
     total = sum(totals) if rule == "mean" else max(totals)
-    one = np.array([0]), np.array([len(scores)])
-    [score] = of_rising(np.sort(scores), *one, rule, goal.better)
-    low, high = wilson(float(score), total)
+    low, high = wilson(of_one(scores, rule, goal.better), total)
     return low <= goal.threshold <= high
 
 

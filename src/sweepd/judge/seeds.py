@@ -89,6 +89,12 @@ def pooled(scores: Floats, cell: Ints, cells: int, rule: PassRule, better: Bette
     return result
 
 
+def of_one(scores: Sequence[float], rule: PassRule, better: Better) -> float:
+    """Returns the score of one cell whose seeds, at least one, have these scores (`of_rising`)."""
+    one = np.array([0]), np.array([len(scores)])
+    return float(of_rising(np.sort(scores), *one, rule, better)[0])
+
+
 def of_rising(scores: Floats, first: Ints, count: Ints, rule: PassRule, better: Better) -> Floats:
     """Returns one score for each run of rising scores, by the pass rule, in an array of shape
     (runs,). Run i has the `count[i]` > 0 scores from `first[i]` on.

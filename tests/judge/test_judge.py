@@ -269,3 +269,20 @@ def test_over_budgets_what_is_open_undoes_nothing_and_over_rates_all_must_fail(
 )
 def test_a_seed_that_may_do_either_decides_nothing(rule: Any, passes: bool | None) -> None:
     assert as_bool(decide(GOAL, rule, (0.95, 0.5, 0.0), (0.95, 0.5, 1.0))) is passes
+
+
+def test_a_minimised_score_is_put_together_by_each_rule() -> None:
+    made = settling(*PLANS[2])
+    store = Ended(made, drawn(made, 3))
+    for trial, ending in zip(made.trials, store.endings, strict=False):
+        ending["loss"] = round(0.1 + 0.01 * trial.seed, 3)
+    by_rule = {rule: views_of(store, seeds=rule) for rule in RULES}
+    columns = [f"least_{rule}" for rule in RULES]
+    [found, *others] = (
+        [[row[name] for name in columns] for row in rows(views, "min loss where acc > 0.5")]
+        for views in (views_of(store), *by_rule.values())
+    )
+    assert all(other == found for other in others)
+    for number, rule in enumerate(RULES):
+        values = [row["value"] for row in rows(by_rule[rule], "min loss where acc > 0.5")]
+        assert values == [of_row[number] for of_row in found]

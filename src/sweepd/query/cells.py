@@ -14,6 +14,7 @@ import numpy as np
 from sweepd.errors import UserError
 from sweepd.intervals import wilson
 from sweepd.judge.cells import FAIL, OPEN, PASS, RULES, as_bool, by_rules, confirmed
+from sweepd.judge.seeds import Ints
 from sweepd.listing import Row
 from sweepd.query.cells_sql import ScoreDirections, quoted
 from sweepd.query.database import Views
@@ -49,6 +50,8 @@ class Cell:
     outcomes: tuple[int, ...]
     passed: int
     decided: int
+    seeds: Ints
+    votes: Ints
     values: tuple[Any, ...]
     rivals: tuple[Cell, ...] = ()
     tuned: tuple[str, ...] = ()
@@ -169,8 +172,9 @@ def judged(
         FROM raw.cells JOIN raw.bounds USING (cell) WHERE rule = pass
     """)
     votes = views.arrays(
-        f"SELECT cell, seed IS NULL AS pooled, fresh, {outcome} "
-        "FROM raw.cells JOIN raw.bounds USING (cell) WHERE seed NOTNULL OR rule = 'median'"
+        f"SELECT cell, coalesce(seed, 0) AS seed, seed IS NULL AS pooled, fresh, {outcome} "
+        "FROM raw.cells JOIN raw.bounds USING (cell) WHERE seed NOTNULL OR rule = 'median' "
+        "ORDER BY cell"
     )
     number, vote, fresh, of_cell = (votes[name] for name in ("cell", "outcome", "fresh", "pooled"))
     median = np.full(len(rows) + 1, OPEN)
@@ -184,6 +188,8 @@ def judged(
     in_rows = zip(*(by_rule[rule].tolist() for rule in RULES), strict=True)
     outcomes = [dict(zip(RULES, of_rules, strict=True)) for of_rules in in_rows]
     is_confirmed, decided = confirmed(fresh_passed, fresh_failed), passed + failed
+    seeds, vote = votes["seed"][~of_cell], vote[~of_cell]
+    ends = np.cumsum(every).tolist()
     cells = []
     for chosen, numbers, of_mean, *rest in rows:
         row = dict(zip(names, rest, strict=True))
@@ -194,6 +200,8 @@ def judged(
             outcomes=(outcomes[at].get(row["pass"], of_mean), *outcomes[at].values()),
             passed=int(passed[at]),
             decided=int(decided[at]),
+            seeds=seeds[ends[at - 1] : ends[at]],
+            votes=vote[ends[at - 1] : ends[at]],
             values=tuple(float(v) if isinstance(v, Decimal) else v for v in numbers),
             own=own,
             trained=any(row[status] for status in RAN),

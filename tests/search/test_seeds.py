@@ -15,8 +15,9 @@ from simulated import simulated
 
 from sweepd.grid.options import Goal, PassRule
 from sweepd.grid.trials import Trial
+from sweepd.judge.cells import is_near
 from sweepd.query.answers import ask
-from sweepd.search.seeds import CellSeeds, Outcome, is_near
+from sweepd.search.seeds import CellSeeds, Outcome
 
 RULES = st.sampled_from(["median", "all", "any", "mean"])
 GOALS = st.sampled_from([Goal("acc", ">", 0.9), Goal("acc", ">=", 0.5), Goal("loss", "<", 0.1)])

@@ -16,7 +16,16 @@ from sweepd.store.store import Store
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "sweepd"
 
-MAY_IMPORT_RAY = {"engine", "worker", "tune_hooks", "nodes", "jobs", "autoscaler", "ray_private"}
+MAY_IMPORT_RAY = {
+    "engine",
+    "worker",
+    "tune_hooks",
+    "rules",
+    "nodes",
+    "jobs",
+    "autoscaler",
+    "ray_private",
+}
 
 
 def test_links_resolve() -> None:

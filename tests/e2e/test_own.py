@@ -24,7 +24,7 @@ def swept(module_shell: Shell) -> Shell:
     changes = ["task.n=[6,7]", "model.d=[4,8]", "train.steps=20", "search=grid"]
     changes += ["evaluate={check_samples: 32, verdict_samples: 64}", f"resources={ONE_AT_A_TIME}"]
     options = [option for change in changes for option in ("--set", change)]
-    module_shell.run("launch", "grid.yaml", "--yes", *options)
+    module_shell.run("launch", "grid.yaml", "--in-process", *options)
     return module_shell
 
 

@@ -16,7 +16,7 @@ OPTIONS = [option for change in CHANGES for option in ("--set", change)]
 def swept(module_shell: Shell) -> Shell:
     for name in ("digits.py", "digits.yaml"):
         module_shell.write(name, (EXAMPLES / name).read_text())
-    module_shell.run("launch", "digits.yaml", "--yes", *OPTIONS)
+    module_shell.run("launch", "digits.yaml", "--in-process", *OPTIONS)
     return module_shell
 
 

@@ -37,7 +37,7 @@ def test_a_staircase_killed_and_resumed_gives_the_answers_of_the_grid(
     first.wait()
     before = {row["id"] for row in shell.sql("SELECT id FROM trials")}
 
-    told = shell.run("resume", "stairs").stderr
+    told = shell.run("resume", "stairs", "--in-process").stderr
     assert "cells tried:" in told and "walk" in told
     ran = shell.sql(
         "SELECT id, count(*) AS times FROM attempts WHERE status <> 'failed' GROUP BY 1"
@@ -50,7 +50,7 @@ def test_a_staircase_killed_and_resumed_gives_the_answers_of_the_grid(
         decided = row["verdict"] in ("exact", "bracketed", "above", "not monotone")
         assert decided or (row["verdict"], row["value"]) == ("at most", 2)
 
-    shell.run("launch", "grid.yaml", "--yes", "--set", "search=grid")
+    shell.run("launch", "grid.yaml", "--in-process", "--set", "search=grid")
     [count] = shell.sql("SELECT count(*) AS trials FROM trials")
     assert count["trials"] == TRIALS
     whole = shell.rows("query", "min d where acc > 0.55")

@@ -81,13 +81,13 @@ def test_the_answer_says_at_most(given_up: SharedShell, first: Trials) -> None:
 
 
 def test_stopped_is_an_ending(given_up: SharedShell, first: Trials) -> None:
-    assert "nothing to do" in given_up.run("launch", "grid.yaml").stderr
+    assert "nothing to do" in given_up.run("launch", "grid.yaml", "--in-process").stderr
 
 
 @pytest.fixture(scope="module")
 def in_full(given_up: SharedShell, first: Trials) -> SharedShell:
     """The trials that were given up and on which the answer hangs, continued in full."""
-    given_up.run("launch", "grid.yaml", "--promote")
+    given_up.run("launch", "grid.yaml", "--promote", "--in-process")
     return given_up
 
 

@@ -1,6 +1,6 @@
 """The rules that give up on trials, as Ray Tune decides them. They are compared with their
 definitions, on checks that come in any order or twice, and of several groups of competitors at
-once. Covers `run/tune_hooks.py`."""
+once. Covers `run/rules.py`."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -20,7 +20,7 @@ from sweepd.grid.settings import Asha, Plateau, Stop
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.run import engine
-from sweepd.run.tune_hooks import Rules
+from sweepd.run.rules import GivingUp
 
 GRID = """
 task: {name: lis, n: 4}
@@ -35,11 +35,11 @@ tune: [train.lr]
 PLANNED = plan(parse_grid(GRID, "grid.yaml", [], Path()))
 
 
-def rules(stop: Stop, goal: Goal = PLANNED.grid.goal) -> tuple[Rules, tuple[Trial, ...]]:
+def rules(stop: Stop, goal: Goal = PLANNED.grid.goal) -> tuple[GivingUp, tuple[Trial, ...]]:
     trials = tuple(
         replace(trial, values=replace(trial.values, stop=stop)) for trial in PLANNED.trials
     )
-    return Rules(PLANNED.grid.model_copy(update={"goal": goal}), trials), trials
+    return GivingUp(PLANNED.grid.model_copy(update={"goal": goal}), trials), trials
 
 
 VALUES = st.lists(st.sampled_from([0.0, 0.1, 0.11, 0.12, 0.5, 0.9]), min_size=1, max_size=20)

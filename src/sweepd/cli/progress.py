@@ -48,7 +48,7 @@ REFRESHES = 4
 
 
 class Progress:
-    """Shows on stderr what the engine reports (`sweepd.run.tune_hooks.Listener`).
+    """Shows on stderr what a runner reports (`sweepd.run.runner.Listener`).
 
     As a context manager it holds the terminal. Any other message meanwhile goes through `note`. The
     engine calls from one thread, and the board is drawn in another. address: where results lie.

@@ -53,6 +53,13 @@ Promote = Annotated[
         help="Run in full the trials that a rule stopped and on which the answer hangs.",
     ),
 ]
+InOwnProcess = Annotated[
+    bool,
+    typer.Option(
+        "--in-process",
+        help="Run trials one by one in this process, without Ray, for prints and a debugger.",
+    ),
+]
 MaxFlops = Annotated[
     float,
     typer.Option(metavar="N", help="Training FLOPs that settling may spend.", show_default=False),
@@ -100,6 +107,7 @@ def launch(
     accept_code: AcceptCode = False,
     cluster: ClusterOption = None,
     dry_run: DryRun = False,
+    in_process: InOwnProcess = False,
     yes: Yes = False,
     promote: Promote = False,
     max_flops: MaxFlops = math.inf,
@@ -115,7 +123,7 @@ def launch(
     from sweepd.grid.spec import load_grid
 
     asked = load_grid(grid, overrides or [])
-    options = Options(accept_code, promote, max_flops, max_hours, tuple(log_to or ()))
+    options = Options(accept_code, promote, max_flops, max_hours, tuple(log_to or ()), in_process)
     if not dry_run:
         _launch(asked, cluster, results, options, yes)
         return
@@ -134,6 +142,7 @@ def resume(
     max_hours: MaxHours = math.inf,
     log_to: LogTo = None,
     cluster: ClusterOption = None,
+    in_process: InOwnProcess = False,
     yes: Yes = False,
     results: Results = None,
 ) -> None:
@@ -141,7 +150,7 @@ def resume(
     from sweepd.run.launching import saved_grid
 
     store = stored(_place(cluster, results)[1])
-    options = Options(accept_code, promote, max_flops, max_hours, tuple(log_to or ()))
+    options = Options(accept_code, promote, max_flops, max_hours, tuple(log_to or ()), in_process)
     with saved_grid(store, sweep, say) as grid:
         _launch(grid, cluster, store.address, options, yes)
 
@@ -169,6 +178,7 @@ class Options:
     max_flops: float
     max_hours: float
     log_to: tuple[str, ...]
+    in_process: bool
 
     @property
     def limits(self) -> dict[str, float]:
@@ -196,12 +206,20 @@ def _launch(
     from sweepd.check.own_process import inspect_new
     from sweepd.cli.progress import Progress
     from sweepd.cluster import Local
-    from sweepd.run import driver
+    from sweepd.run import driver, runner
     from sweepd.run.launching import estimate, per_trial
     from sweepd.search.base import Allowance
     from sweepd.store.store import Store
 
     site, address = _place(cluster, results)
+    run: runner.Runner = runner.on_ray
+    if options.in_process:
+        if cluster:
+            raise UserError(f"--in-process runs trials here, not on {cluster}: leave out one")
+        from sweepd.cluster.base import InProcess
+        from sweepd.run import in_process
+
+        site, run = InProcess(kind="local"), in_process.run
     store, promote = Store.create(address), options.promote
     planned = _planned(grid, site, store, options.accept_code, "promote" if promote else "search")
     planned.search.allowance = Allowance(options.max_flops, 3600 * options.max_hours)
@@ -221,11 +239,14 @@ def _launch(
     progress = Progress(planned.search, expected, address, go_on)
     placement = site.placement(per_trial(grid, site))
     with (
-        progress if something_to_do else nullcontext(),
+        # Trials that run in this process print to the terminal themselves.
+        progress if something_to_do and not options.in_process else nullcontext(),
         telling(list(dict.fromkeys((*grid.log_to, *options.log_to))), grid.name, progress),
         _stopping(progress) as stop,
     ):
-        launched = driver.launch(planned.search, store, placement, stop, progress, progress.note)
+        launched = driver.launch(
+            planned.search, store, placement, stop, progress, progress.note, run
+        )
     after = launched.standing
     done = f"sweep {grid.name}: {len(after.done)} of {after.trials} trials"
     if not something_to_do:

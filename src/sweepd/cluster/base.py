@@ -224,6 +224,13 @@ class Local(ClusterFile):
         return machine.held(per_trial)
 
 
+class InProcess(Local):
+    """The process of the launch itself, which runs one trial after the other."""
+
+    def slots(self, per_trial: Resources) -> int:
+        return 1
+
+
 class Batch(Remote):
     """A queue where each sweep is a job with nodes of its own. They go back when the job has
     ended."""

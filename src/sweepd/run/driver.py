@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.placement import Placement
@@ -20,13 +19,11 @@ from sweepd.grid.user_classes import own_classes
 from sweepd.provenance import home, provenance
 from sweepd.ray_private import nodes_and_types
 from sweepd.run.own_code import keep_sources
+from sweepd.run.runner import Listener, Runner, on_ray
 from sweepd.search.base import Search
 from sweepd.search.ledger import Standing, outcomes, standing
 from sweepd.store.store import Store, SweepInfo
 from sweepd.store.sweeps import accepting
-
-if TYPE_CHECKING:
-    from sweepd.run.tune_hooks import Listener
 
 Note = Callable[[str], None]
 """A function that is called with each line that tells people what is going on."""
@@ -63,6 +60,7 @@ def launch(
     stopping: threading.Event,
     listener: Listener,
     note: Note,
+    runner: Runner = on_ray,
 ) -> Launched:
     """Runs what the search of a plan still wants. The same call again continues it.
 
@@ -83,11 +81,7 @@ def launch(
                 ended = outcomes(plan, store.read_trials().table)
                 search.learn(ended, {trial.id for trial in owned})
                 if not search.finished:
-                    # Ray takes seconds to import, so only where something is to be run.
-                    listener.preparing("importing Ray")
-                    from sweepd.run import engine
-
-                    engine.run(search, owned, store, number, placement, listener, stopping)
+                    runner(search, owned, store, number, placement, listener, stopping)
             if (elsewhere := len(search.wanted())) and not stopping.is_set():
                 if elsewhere != waiting:
                     waiting = elsewhere

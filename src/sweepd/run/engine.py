@@ -63,10 +63,10 @@ from sweepd import ray_private  # noqa: E402
 from sweepd.grid.placement import Nodes, Placement, no_room, slots  # noqa: E402
 from sweepd.grid.trials import Trial  # noqa: E402
 from sweepd.grid.user_classes import imports_of_others  # noqa: E402
+from sweepd.run.runner import Listener  # noqa: E402
 from sweepd.run.tune_hooks import (  # noqa: E402
     AT_A_LOSS,
     TELL_SECONDS,
-    Listener,
     NoProgress,
     Rules,
     Suggestions,

@@ -5,29 +5,26 @@ Tune schedules, places and supervises. Everything that must survive is in the st
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NoReturn, Protocol, Self
+from typing import Any, Self
 
 import ray
 from ray import tune
 from ray.exceptions import RayError
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.progress_reporter import TrialProgressCallback
-from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
-from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.fingerprint import is_program
 from sweepd.grid.placement import Placement
 from sweepd.grid.spec import Grid
-from sweepd.grid.trials import Trial, competitors
+from sweepd.grid.trials import Trial
 from sweepd.listing import duration
 from sweepd.ray_private import (
     actor_of,
@@ -39,10 +36,10 @@ from sweepd.ray_private import (
     workers_that_did_not_start,
 )
 from sweepd.run.hanging import dumped_at
-from sweepd.run.worker import Sent
+from sweepd.run.rules import GivingUp
+from sweepd.run.runner import Bundle, Listener
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
-from sweepd.store.names import attempt_number
 from sweepd.store.store import Store
 from sweepd.trial.attempt import ledger_columns, log_line, storable
 from sweepd.trial.program import GRACE_SECONDS
@@ -74,33 +71,12 @@ AT_A_LOSS = (
     "says how long to wait"
 )
 """What to do where nothing has started for `start_seconds`."""
-MOST_STEPS = 2**31
-"""The number of steps that is assumed where nobody says after how many steps a trial ends."""
 
 
 def no_worker(seconds: float) -> str:
     """Returns why no worker has started for so long on nodes with room, as Ray tells it."""
     why = workers_that_did_not_start()[1] or "Ray says nothing of it here"
     return f"Ray has started no worker on its nodes for {duration(seconds)}: {why}"
-
-
-class Listener(Protocol):
-    """Is told what happens to the trials, from the driver's thread."""
-
-    def preparing(self, what: str) -> None:
-        """Nothing runs now. `what` says in a few words what takes time."""
-
-    def spent(self, dollars: float, an_hour: float) -> None:
-        """What the nodes have cost until now, and cost an hour. Another thread calls this."""
-
-    def running(self, trial: Trial, report: dict[str, Any]) -> None:
-        """A trial has trained on. `report` has the `step` and the scores of its latest check."""
-
-    def ended(self, trial: Trial, report: dict[str, Any]) -> None:
-        """An attempt has ended. `report` has its `status`, its `error` and the scores it has."""
-
-    def lost_ray(self, reason: str) -> NoReturn:
-        """Ray has died. Another thread calls this, and it must end the process."""
 
 
 class Disposable:
@@ -123,21 +99,21 @@ class Suggestions(Disposable, Searcher):
         self.search, self.launch, self.worker = search, launch, worker
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]
-        trial = self.search.next()
-        if trial is None:
+        bundle = Bundle.next(self.search, self.launch)
+        if bundle is None:
             return Searcher.FINISHED if self.search.finished else None
-        attempt = attempt_number(self.launch, self.search.tries[trial.id])
-        return {"sent": Sent(trial), "attempt": attempt, **self.worker}
+        return {"bundle": bundle, **self.worker}
 
     def on_trial_complete(self, *event: Any, **info: Any) -> None: ...
     def save(self, checkpoint_path: str) -> None: ...
     def restore(self, checkpoint_path: str) -> None: ...
 
 
-def ours(trial: TuneTrial) -> Trial:
+def trial_of(trial: TuneTrial) -> Trial:
     """Returns our trial that one of Tune's trials runs."""
-    sent: Sent = trial.config["sent"]
-    return sent.trial
+    bundle: Bundle = trial.config["bundle"]
+    [ours] = bundle.trials
+    return ours
 
 
 class Supervisor(Disposable, tune.Callback, tune.Stopper):
@@ -239,11 +215,11 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
         self.moved[trial] = self.now
         if not result["done"]:
             self.unfit = 0
-            self.listener.running(ours(trial), result["report"])
+            self.listener.running(trial_of(trial), result["report"])
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved.pop(trial, None)
-        ended, result = ours(trial), trial.last_result
+        ended, result = trial_of(trial), trial.last_result
         report = result["report"]
         if result["failure"]:
             self.fail(result["failure"])
@@ -262,7 +238,7 @@ class Supervisor(Disposable, tune.Callback, tune.Stopper):
 
     def on_trial_error(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved.pop(trial, None)
-        lost, number = ours(trial), trial.config["attempt"]
+        lost, [number] = trial_of(trial), trial.config["bundle"].attempts
         if trial in self.hung:
             step = trial.last_result.get("report", {}).get("step", 0)
             account = (
@@ -337,21 +313,13 @@ class Rules(Disposable, FIFOScheduler):
     ) -> None:
         """in_full: the ids of trials that no rule may give up on."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self.grid, self.in_full, self.slice_seconds = grid, in_full, slice_seconds
-        self.mode = "min" if grid.goal.comparison.startswith("<") else "max"
-        steps = {trial.train.steps for trial in trials}
-        self.horizon = max(steps) if all(steps) else MOST_STEPS
-        self.heard: dict[str, int] = {}
-        """The step of each trial's latest check. A trial that is tried again repeats earlier
-        checks, and these are skipped."""
-        self.plateaus: dict[tuple[Any, ...], TrialPlateauStopper] = {}
-        self.rungs: dict[tuple[Any, ...], Any] = {}
-        """An AsyncHyperBandScheduler for each group of competitors."""
+        self.grid, self.slice_seconds = grid, slice_seconds
+        self.rules = GivingUp(grid, trials, in_full)
         self.ended: dict[TuneTrial, None] = {}
         """Trials that Tune may forget, in the order in which they ended."""
 
     def on_trial_add(self, tune_controller: Any, trial: TuneTrial) -> None:
-        grace = GRACE_SECONDS if is_program(ours(trial).loop_where) else 0.0
+        grace = GRACE_SECONDS if is_program(trial_of(trial).loop_where) else 0.0
         give_time_to_save(tune_controller, self.slice_seconds + SAVE_SECONDS + grace)
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:
@@ -360,8 +328,7 @@ class Rules(Disposable, FIFOScheduler):
     def on_trial_result(
         self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
     ) -> str:
-        given_up = [self.gives_up(ours(trial), *check) for check in result["checks"]]
-        if not any(given_up) or ours(trial).id in self.in_full:
+        if not self.rules.hear(trial_of(trial), result["checks"]):
             return str(self.CONTINUE)
         # The worker ends the attempt before Tune takes the trial away, since only the worker knows
         # where the trial stands. If it cannot, the reason shows as the trial trains on.
@@ -375,44 +342,7 @@ class Rules(Disposable, FIFOScheduler):
         self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
     ) -> None:
         self.ended[trial] = None
-        for check in result["checks"]:  # others are compared with it
-            self.gives_up(ours(trial), *check)
+        self.rules.hear(trial_of(trial), result["checks"])  # others are compared with it
 
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
         self.ended[trial] = None
-
-    def gives_up(self, trial: Trial, step: int, value: float) -> bool:
-        """Returns whether a rule gives up on the trial at this check, a `value` of the metric."""
-        if step <= self.heard.get(trial.id, 0):
-            return False
-        self.heard[trial.id] = step
-        stop, evaluate, given_up = trial.values.stop, trial.values.evaluate, False
-        if rule := stop.plateau:
-            every = evaluate.check_every if evaluate else 1
-            if (rule, every) not in self.plateaus:
-                self.plateaus[rule, every] = TrialPlateauStopper(
-                    "value",
-                    rule.std,
-                    num_results=rule.checks,
-                    grace_period=math.ceil(rule.grace / every),
-                )
-            given_up = bool(self.plateaus[rule, every](trial.id, {"value": value}))
-        if asha := stop.asha:
-            group = competitors(trial, self.grid.tune)
-            if group not in self.rungs:
-                self.rungs[group] = AsyncHyperBandScheduler(
-                    time_attr="step",
-                    metric="value",
-                    mode=self.mode,
-                    max_t=max(self.horizon, asha.grace),
-                    grace_period=asha.grace,
-                    reduction_factor=asha.reduction,
-                    stop_last_trials=False,
-                )
-            rungs, nobody = self.rungs[group], None
-            # By our id: a trial that is tried again is no new competitor.
-            known_as = SimpleNamespace(trial_id=trial.id)
-            rungs.on_trial_add(nobody, known_as)
-            decision = rungs.on_trial_result(nobody, known_as, {"step": step, "value": value})
-            given_up = given_up or decision == self.STOP
-        return given_up

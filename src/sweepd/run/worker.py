@@ -26,7 +26,6 @@ from ray import tune
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.grid.fingerprint import Class, is_program
 from sweepd.grid.placement import Resources, torchs_share
-from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
 from sweepd.run.own_code import as_launched
 from sweepd.store.store import Store
@@ -91,19 +90,6 @@ class LaunchSpec:
     """The seconds that a trial trains between two reports, unless a rule waits for a check."""
     flush_seconds: float
     """The seconds that metric rows wait for others or for a checkpoint, with which they go too."""
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A trial on its way to its worker: one short name to it, which Tune copies and prints."""
-
-    trial: Trial
-
-    def __deepcopy__(self, memo: object) -> Sent:
-        return self
-
-    def __repr__(self) -> str:
-        return self.trial.id
 
 
 class Worker(tune.Trainable):
@@ -202,8 +188,8 @@ class Worker(tune.Trainable):
         if self.spec.record and not self.reached:  # a node may have come after the probe
             reach(self.spec.address, self.spec.launch, self.spec.record, self.spec.imports)
             self.reached = True
-        spec, number = self.spec, self.config["attempt"]
-        trial = self.config.pop("sent").trial  # of which no report tells
+        spec, bundle = self.spec, self.config.pop("bundle")  # of which no report tells
+        [trial], [number] = bundle.trials, bundle.attempts
 
         def note(line: str) -> None:
             self.store.append_log(trial.id, log_line(number, line))

@@ -349,16 +349,14 @@ class Attempt:
     def _recording_failure(self) -> Iterator[None]:
         """Writes what the block prints to the log. An exception ends the attempt as `failed`."""
         try:
-            with redirect_stdout(self.printed), redirect_stderr(self.printed):
+            with self._printing():
                 yield
         except EnvironmentFailure:
             raise
         except BaseException as error:  # a user may raise anything
             if is_told_to_end(error):  # which is no fault of the trial
                 raise
-            account = str(error) if isinstance(error, UserError) else traceback.format_exc()
-            self._log(account[:MOST_TOLD] + account[MOST_TOLD:][-MOST_TOLD:])
-            self._end("failed", described(error))
+            self._fail(error)
         finally:
             if text := self.printed.getvalue():
                 self.store.append_log(self.trial.id, text)
@@ -366,6 +364,18 @@ class Attempt:
                 self.printed.truncate()
             if self.status is not None:
                 self.store.flush_logs()
+
+    @contextmanager
+    def _printing(self) -> Iterator[None]:
+        """Keeps what the block prints, for the log."""
+        with redirect_stdout(self.printed), redirect_stderr(self.printed):
+            yield
+
+    def _fail(self, error: BaseException) -> None:
+        """Ends the attempt as `failed`, with the error's traceback in the log."""
+        account = str(error) if isinstance(error, UserError) else traceback.format_exc()
+        self._log(account[:MOST_TOLD] + account[MOST_TOLD:][-MOST_TOLD:])
+        self._end("failed", described(error))
 
 
 class Printed(io.StringIO):

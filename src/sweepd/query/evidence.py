@@ -67,9 +67,9 @@ def lay_out(
     never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if GOAL_COST in scores else ""
     con.execute(f"""
     CREATE OR REPLACE TABLE raw.cells AS
-        SELECT cell, {", ".join(map(quoted, [*identity, *COSTS]))}, pass,
-            {", ".join(map(quoted, [*shown, "commonest", "seconds"]))}
-        FROM raw.settings JOIN raw.rules USING (cell) JOIN raw.pooled USING (cell);
+        SELECT cell, {", ".join(map(quoted, [*identity, *COSTS]))},
+            {", ".join(map(quoted, ["pass", *shown, "commonest", "seconds"]))}
+        FROM raw.settings JOIN raw.pooled USING (cell);
     CREATE OR REPLACE VIEW cells AS
         SELECT * EXCLUDE ({", ".join(OF_RAW)}) {never} FROM raw.cells ORDER BY cell;
     """)
@@ -195,6 +195,7 @@ def _pooled(seeds: Seeds, passes: npt.NDArray[np.object_], scores: ScoreDirectio
 
     columns: dict[str, Any] = {
         "cell": np.arange(1, cells + 1),
+        "pass": pa.array(passes, pa.string()),
         "seeds": count(slice(None)),
         "ended": count(np.isin(seeds.status, DONE)),
         **{status: count(seeds.status == status) for status in STATUSES},

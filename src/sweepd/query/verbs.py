@@ -219,8 +219,8 @@ def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
         by_group[tuple(row.columns.values())[:-1]].append(row)
 
     def point(row: MinRow, steps: int | None = None) -> Point:
-        """What was tried at one value of the column to fit along: with all seeds, at all nuisance
-        values, and with all budgets, or with this one if it is given."""
+        """What was tried at one value of the column to fit along: with all seeds, and with all
+        budgets, or with this one if it is given."""
         tried = []
         for value, same in row.by_value.items():
             of_value = [p for cell in same for p in cell.points if steps in (None, p.steps)]
@@ -277,16 +277,26 @@ def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
 
 
 def _tried(value: Value, points: Sequence[Cell], identity: Sequence[str]) -> Tried:
-    """Returns how many trials passed and failed at these points. One trial with several budgets
-    counts once: it failed if it passed with none of them."""
-    rest = [name for name in identity if name != "steps"]
-    shown: dict[Any, int] = {}
+    """Returns how many trials passed and failed at points that share a value. One trial with
+    several budgets counts once: it failed if it passed with none of them.
+
+    One combination of nuisance values that passes is enough (`judge.cells.over_rates`). So where
+    some pass, their trials count, since fails at others say nothing of the value. Where none does,
+    the trials at all of them count.
+    """
+    names = [name for name in identity if name != "steps"]
+    rates: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
     for point in points:
-        settings = tuple(map(point.row.__getitem__, rest))
-        for seed, vote in zip(point.seeds.tolist(), point.votes.tolist(), strict=True):
-            before = shown.get((settings, seed), OPEN)
-            shown[settings, seed] = PASS if PASS in (vote, before) else min(vote, before)
-    counts = Counter(shown.values())
+        rates[tuple(map(point.row.__getitem__, names))].append(point)
+    passing = [same for same in rates.values() if any(point.outcome for point in same)]
+    counts: Counter[int] = Counter()
+    for same in passing or rates.values():
+        shown: dict[int, int] = {}
+        for point in same:
+            for seed, vote in zip(point.seeds.tolist(), point.votes.tolist(), strict=True):
+                before = shown.get(seed, OPEN)
+                shown[seed] = PASS if PASS in (vote, before) else min(vote, before)
+        counts.update(shown.values())
     return Tried(value, counts[PASS], counts[FAIL])
 
 

@@ -15,6 +15,7 @@
 #   make matrix       tests the wheel with the least and with the pinned versions of what it needs, on
 #                     each of Python 3.11 to 3.13 that is here; takes some half an hour
 #                     (docs/release.md); `make lowest` only imports all modules with the least
+# `make golden` writes down what each version of our own code does (tests/golden).
 # `make check` is what must pass before a change lands: lint, types and test.
 PYTHON ?= python3
 # Modules are compiled once and kept, also where the environment says otherwise.
@@ -22,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-parts test-e2e torture bench bench-smoke lowest matrix clusters gpu dist install lint types check clean
+.PHONY: quickstart golden test test-parts test-e2e torture bench bench-smoke lowest matrix clusters gpu dist install lint types check clean
 
 quickstart: install
 	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.05
@@ -37,6 +38,9 @@ quickstart: install
 
 # Two runs side by side, since each waits as often as it works: tests of the parts, and tests at the
 # command line, which tests/e2e/conftest.py keeps together where they share a launch.
+golden: install
+	PYTHONPATH=tests $(BIN)/python -m golden.make
+
 test: install
 	@$(MAKE) --no-print-directory -j2 test-parts test-e2e
 
@@ -49,7 +53,8 @@ test-e2e: install
 torture: install
 	$(BIN)/python -m pytest -q -s tests/torture
 	$(BIN)/python -m pytest -q -n auto --dist worksteal --hypothesis-profile=torture \
-		tests/test_hostile_input.py tests/test_security.py
+		tests/test_hostile_input.py tests/test_security.py tests/test_others_stores.py \
+		tests/test_read_errors.py
 
 # Each part beside a peer, both measured in one run, alternating (docs/performance.md). Takes some
 # fifteen minutes of a machine that does nothing else.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -114,7 +115,7 @@ class Acquired(AcquiredResources):
 def slots(count: int, seconds: float) -> Iterator[None]:
     """Makes `engine.run` find so many slots within the block, where a slice takes so long."""
     if not ray.is_initialized():
-        engine.start_ray(None)
+        engine.start_ray(None, sys.exit)
     host = ray.remote(Host).options(num_cpus=0, max_concurrency=10 * count).remote(seconds)
     kill = ray.kill
     with (

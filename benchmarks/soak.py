@@ -80,13 +80,15 @@ class Life:
     samples: list[tuple[float, Sample]] = field(default_factory=list)
     lived: float = 0.0
 
-    def sample(self, store: Path, sessions: Path) -> None:
+    def sample(self, store: Path) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):  # one ends while it is looked at
             children = self.driver.children(recursive=True)
             workers = [one for one in children if _name(one).startswith("ray::ResourceTrainable")]
             rays = [one for one in children if one not in workers]
             if not workers:
                 return
+            [raylet] = [one for one in rays if _name(one).endswith("/raylet")]
+            [session] = [w for w in raylet.cmdline() if w.startswith("--session_dir=")]
             files, size = _held(store)
             found = {
                 "driver, MiB": _memory(self.driver),
@@ -97,7 +99,7 @@ class Life:
                 "Ray's processes, open files": sum(one.num_fds() for one in rays),
                 "store, MiB": size / MIB,
                 "store, files": files,
-                "Ray's session, MiB": _held(max(sessions.glob("session_2*")))[1] / MIB,
+                "Ray's session, MiB": _held(Path(session.partition("=")[2]))[1] / MIB,
             }
             self.samples.append((time.monotonic() - self.began, found))
 
@@ -129,15 +131,14 @@ class Soak:
     """One sweep in a folder of its own."""
 
     def __init__(self, folder: Path, trials: int) -> None:
-        self.folder, self.store, self.sessions = folder, folder / "results", folder / "ray"
+        self.folder, self.store = folder, folder / "results"
         self.told = folder / "told.txt"
-        self.sessions.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         (folder / "soak.yaml").write_text(GRID.format(seeds=list(range(trials // CELLS))))
         self.environment = {
             **os.environ,
             "SWEEPD_RESULTS": str(self.store),
             "XDG_CACHE_HOME": str(folder / "cache"),
-            "RAY_TMPDIR": str(folder),  # Ray makes `ray` in it
         }
         self.ended = 0
         self.asked = 0
@@ -166,7 +167,7 @@ class Soak:
                     break
                 if life.watch.poll() is not None:  # the driver had not begun
                     life.watch = self.watch()
-                life.sample(self.store, self.sessions)
+                life.sample(self.store)
                 if life.lived > next_read and life.samples:
                     self.read(*next(READERS))
                     next_read = life.lived + READ_SECONDS
@@ -254,8 +255,7 @@ def main() -> None:
         print(
             f"{soak.ended} trials ended, none twice, and their count never fell; "
             f"{soak.asked} questions and gcs; "
-            f"the store has {files} files, {size / soak.ended:.0f} bytes a trial; "
-            f"Ray left {_held(soak.sessions)[1] / MIB:.0f} MiB in {number} session folders"
+            f"the store has {files} files, {size / soak.ended:.0f} bytes a trial"
         )
     finally:
         if not given.folder:

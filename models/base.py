@@ -32,6 +32,7 @@ from sweepd.models._recurrence import (
 )
 from sweepd.models._transformer import TransformerArchitecture
 
+VERSION = 1
 __all__ = [
     "Architecture",
     "Attention",

@@ -23,6 +23,8 @@ from sweepd.models.base import (
     without_autocast,
 )
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class Delta(RecurrentArchitecture):

@@ -11,6 +11,8 @@ from torch import Tensor
 from sweepd.models._relative import RelativeAttention, Rpe, bias_floats
 from sweepd.models.base import Attention, Positions, TransformerArchitecture
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class DotFree(TransformerArchitecture):

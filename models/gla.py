@@ -26,6 +26,7 @@ from sweepd.models.base import (
     without_autocast,
 )
 
+VERSION = 1
 Gate = Literal["learned", "fixed"]
 RANK, TEMPERATURE = 16, 16
 

@@ -22,6 +22,7 @@ from sweepd.models.tmx import Tmx
 from sweepd.models.tmx_scale import TmxScale
 from sweepd.models.window import Window
 
+VERSION = 1
 KINDS: dict[str, type[TransformerArchitecture]] = {
     "delta": Delta,
     "dot_free": DotFree,

@@ -8,6 +8,8 @@ from sweepd.models._relative import RelativeAttention, bias_floats
 from sweepd.models.base import Attention, Positions, TransformerArchitecture
 from sweepd.models.standard import Standard
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class LinRpe(Standard):

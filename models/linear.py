@@ -22,6 +22,7 @@ from sweepd.models.base import (
     without_autocast,
 )
 
+VERSION = 1
 FeatureMap = Literal["elu", "relu"]
 TINY = 1e-30
 """Least denominator: where every feature has underflowed to 0 the result is 0, not NaN."""

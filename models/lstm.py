@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from sweepd.models._backbone import NumberEmbedding
 from sweepd.models.base import Architecture, Part, State
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class Lstm(Architecture):

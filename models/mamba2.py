@@ -25,6 +25,7 @@ from sweepd.models.base import (
     without_autocast,
 )
 
+VERSION = 1
 WIDTH = 4
 """Positions that the convolution sees."""
 

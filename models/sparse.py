@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from sweepd.models.base import Attention, Memory, TransformerArchitecture, read
 
+VERSION = 1
 SHORT = 64
 """Sequences up to this length are one dense tile, which is then the fastest."""
 

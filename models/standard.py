@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from sweepd.models.base import Attention, CachedAttention, TransformerArchitecture
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class Standard(TransformerArchitecture):

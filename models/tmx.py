@@ -24,6 +24,8 @@ from sweepd.models._relative import RelativeAttention, Rpe, bias_floats
 from sweepd.models.base import Attention, TransformerArchitecture, rotated, sinusoids
 from sweepd.models.dot_free import DotFree
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class Tmx(DotFree):

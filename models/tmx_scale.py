@@ -22,6 +22,8 @@ from sweepd.models._relative import RelativeAttention, bias_floats
 from sweepd.models.base import Attention, TransformerArchitecture
 from sweepd.models.dot_free import DotFree
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class TmxScale(DotFree):

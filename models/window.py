@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from sweepd.models.base import Architecture, Attention, Memory, TransformerArchitecture, read
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class Window(TransformerArchitecture):

@@ -27,6 +27,8 @@ import numpy as np
 
 from sweepd.tasks.base import Rows, SumOfMemories
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class AdaptiveMemory(SumOfMemories):

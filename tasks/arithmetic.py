@@ -44,6 +44,7 @@ from sweepd.tasks.base import (
     require_range,
 )
 
+VERSION = 1
 EQUALS = len(SPECIALS)
 PLUS, MINUS, TIMES, OVER = range(EQUALS + 1, EQUALS + 5)
 OPEN, CLOSE = OVER + 1, OVER + 2

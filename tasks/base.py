@@ -37,6 +37,7 @@ from sweepd.tasks._tools import (
     require_range,
 )
 
+VERSION = 1
 __all__ = [
     "BLOCK",
     "EOS",

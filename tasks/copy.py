@@ -14,6 +14,7 @@ import numpy as np
 
 from sweepd.tasks.base import EOS, SEP, SPECIALS, ChainTask, IntArray, as_count, require_range
 
+VERSION = 1
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from sweepd.tasks.base import Batch, Flags, Rows, RowTask, below, compiled, require_range
 
+VERSION = 1
 BRACKETS = "()[]{}<>"
 WHOLE, OPEN, BROKEN = range(len(BRACKETS), len(BRACKETS) + 3)
 

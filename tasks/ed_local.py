@@ -20,6 +20,8 @@ import numpy as np
 from sweepd.tasks.base import PAD, SEP, IntArray, compiled
 from sweepd.tasks.edit_distance import BAR, EditDistance
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class LocalEditDistance(EditDistance):

@@ -32,6 +32,7 @@ from sweepd.tasks.base import (
     require_range,
 )
 
+VERSION = 1
 BAR = len(SPECIALS)
 COMMA = BAR + 1
 LETTER = COMMA + 1

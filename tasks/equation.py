@@ -37,6 +37,7 @@ from sweepd.tasks.base import (
     require_range,
 )
 
+VERSION = 1
 PLUS = len(SPECIALS)
 EQUALS = PLUS + 1
 COMMA = EQUALS + 1

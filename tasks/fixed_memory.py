@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from sweepd.tasks.base import Rows, SumOfMemories
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class FixedMemory(SumOfMemories):

@@ -18,6 +18,7 @@ import numpy as np
 
 from sweepd.tasks.base import IntArray, Rows, RowTask, as_count, below, compiled, require_range
 
+VERSION = 1
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 

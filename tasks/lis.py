@@ -29,6 +29,7 @@ from sweepd.tasks.base import (
     require_range,
 )
 
+VERSION = 1
 NUMBER = len(SPECIALS)
 """Id of the number 0; values and lengths share their ids."""
 

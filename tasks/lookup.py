@@ -18,6 +18,7 @@ import numpy as np
 
 from sweepd.tasks.base import Rows, RowTask, as_count, number_words, require_range
 
+VERSION = 1
 LETTERS = tuple("abcdefghijklmnop")
 
 

@@ -17,6 +17,8 @@ import numpy as np
 
 from sweepd.tasks.base import Rows, RowTask, require_range
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class Mqar(RowTask):

@@ -14,6 +14,8 @@ import numpy as np
 
 from sweepd.tasks.base import Rows, RowTask, as_count, require_range
 
+VERSION = 1
+
 
 @dataclass(frozen=True)
 class Parity(RowTask):

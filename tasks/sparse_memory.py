@@ -15,6 +15,7 @@ import numpy as np
 
 from sweepd.tasks.base import MemoryTask, RealArray, Rows
 
+VERSION = 1
 Kernel = Literal["exponential", "polynomial"]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from sweepd.tasks.base import IntArray, Rows, RowTask, as_count, compiled, require_range
 
+VERSION = 1
 Group = Literal["S3", "A5", "S5", "Z60"]
 
 

@@ -57,6 +57,9 @@ class FakeStore:
     def sweeps(self) -> list[str]:
         return list(self.infos)
 
+    def readable_sweeps(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]:
+        return {name: self.load_sweep(name) for name in self.infos}, ()
+
     def load_sweep(self, name: str) -> SweepInfo:
         if name not in self.infos:
             raise UserError(f"no sweep {name!r}")

@@ -34,6 +34,7 @@ NEEDED = {
     "ray._private.node:Node.start_monitor": ray_private.starting,
     "ray._private.node:Node.start_api_server": ray_private.starting,
     "ray._private.node:Node.start_log_monitor": ray_private.starting,
+    "ray._private.node:wait_for_persisted_port": ray_private.starting,
     "ray._private.utils:get_dashboard_dependency_error": ray_private.starting,
     "ray._private.services:ConsolePopen": ray_private.starting,
     "ray.train._internal.storage:StorageContext.trial_driver_staging_path": (
@@ -45,10 +46,8 @@ NEEDED = {
         ray_private.running
     ),
     "ray.tune.experiment:Trial._get_default_result_or_future": ray_private.running,
-    "ray._private.worker:_global_node": ray_private.dead_processes,
-    "ray._private.node:Node.dead_processes": ray_private.dead_processes,
-    "ray._private.ray_constants:PROCESS_TYPE_GCS_SERVER": ray_private.dead_processes,
-    "ray._private.ray_constants:PROCESS_TYPE_RAYLET": ray_private.dead_processes,
+    "ray.tune.execution.class_cache:ENV_VARS_TO_PROPAGATE": ray_private.running,
+    "ray._private.worker:_global_node": ray_private.workers_that_did_not_start,
     "ray._private.node:Node.get_logs_dir_path": ray_private.workers_that_did_not_start,
     "ray.autoscaler._private.util:prepare_config": ray_private.prepare_cluster,
     "ray.autoscaler._private.util:validate_config": ray_private.validate_cluster,
@@ -176,7 +175,7 @@ def test_sigterm_is_kept_only_while_ray_starts() -> None:
 
     before, theirs = signal.signal(signal.SIGTERM, ours), ray._private.utils.set_sigterm_handler
     try:
-        with ray_private.starting():
+        with ray_private.starting({}):
             vars(ray._private.utils)["set_sigterm_handler"](lambda number, frame: None)
             assert signal.getsignal(signal.SIGTERM) is ours
         assert ray._private.utils.set_sigterm_handler is theirs
@@ -184,8 +183,7 @@ def test_sigterm_is_kept_only_while_ray_starts() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_without_a_private_ray_nothing_has_died() -> None:
-    assert ray_private.dead_processes() == []
+def test_without_a_private_ray_no_worker_has_not_started() -> None:
     assert ray_private.workers_that_did_not_start() == (0, "")
 
 

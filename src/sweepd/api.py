@@ -194,7 +194,7 @@ class Results:
         from sweepd.query.selection import codes
 
         sweeps = [sweep] if isinstance(sweep, str) else sweep
-        counted = codes(code, self.store)
+        counted = codes(code, self.store, sweeps)
         return connect(self.store, code=counted, sweeps=sweeps, seeds=seeds, needed=needed or VIEWS)
 
 

@@ -3,6 +3,7 @@ fit."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -16,6 +17,9 @@ AT_MOST = "≤ "
 GAP = "  "
 PROSE = 80
 """The length of lines of text, in characters, where no width is given."""
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys, or that move others: controls, ends of lines, and marks that
+turn the direction of text."""
 FOLDED = 18
 """The number of characters to which a column of text may shrink where a table is too wide."""
 
@@ -67,6 +71,14 @@ def listing(
     return "\n".join(lines), [name for name in columns if name not in widths]
 
 
+def shown(text: str, kept: str = "") -> str:
+    """Returns a text with each character that a terminal would obey as its escape, such as `\\x1b`.
+    Those in `kept` stay."""
+    return _UNSEEN.sub(
+        lambda m: m[0] if m[0] in kept else m[0].encode("unicode_escape").decode(), text
+    )
+
+
 def in_lines(parts: Iterable[str], width: int | None, gap: str = "   ") -> list[str]:
     """Returns the parts side by side, in lines that fit the width. A part that is too long by
     itself is broken into lines."""
@@ -112,4 +124,4 @@ def cell(value: object) -> str:
         case datetime():
             return value.isoformat(sep=" ", timespec="seconds")
         case _:
-            return str(value)
+            return shown(str(value))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
+from subprocess import Popen, list2cmdline
 from typing import Any
 
 from sweepd.errors import EnvironmentFailure
@@ -27,7 +29,6 @@ def shut_off() -> Any:
     There are no public settings for either. Ray is not started without them, since others could
     reach the ports. Raises EnvironmentFailure if Ray has dropped one.
     """
-    import ray
     from ray._private import ray_constants
     from ray.job_config import JobConfig
 
@@ -40,18 +41,26 @@ def shut_off() -> Any:
     config = JobConfig()
     for owner, name in ((ray_constants, "ENABLE_RAY_CLUSTER"), (config, "_py_driver_sys_path")):
         if not hasattr(owner, name):
-            raise EnvironmentFailure(
-                f"ray {ray.__version__} has no {name}, which sweepd needs: install a version of "
-                "ray that sweepd was tested with (constraints.txt)"
-            )
+            raise _missing(name)
     ray_constants.ENABLE_RAY_CLUSTER = False
     config._py_driver_sys_path = Empty()
     return config
 
 
+def _missing(name: str) -> EnvironmentFailure:
+    import ray
+
+    return EnvironmentFailure(
+        f"ray {ray.__version__} has no {name}, which sweepd needs: install a version of ray that "
+        "sweepd was tested with (constraints.txt)"
+    )
+
+
 @contextmanager
-def starting() -> Iterator[None]:
+def starting(processes: dict[str, Popen[bytes]]) -> Iterator[None]:
     """Makes a Ray that is started within the block start little, and leave signals to its caller.
+    Its GCS and its raylet, without which nothing can run, are added to `processes` by their names
+    as soon as they are started.
 
     It runs nothing but its GCS and a raylet with its agents. Ray would also start its autoscaler,
     its dashboard, and the monitor of logs that the driver does not print. These take half of the
@@ -64,32 +73,71 @@ def starting() -> Iterator[None]:
     launch, as `timeout`, systemd and Slurm send it, or a terminal that closes, would end Ray before
     the trials have saved.
 
-    There are no public settings for this. Without the private parts Ray starts and does it all.
+    Ray waits for the port of its GCS without letting other threads of this process run, which could
+    see that it has died.
+
+    A raylet's agents would go on for a minute where it is killed, and hold open the output of this
+    process, for whose end others may wait. The kernel ends them with it.
+
+    There are no public settings for this. Without the private parts Ray starts and does it all, and
+    `processes` stays as it is: where one of its processes dies, Ray ends this process itself, after
+    up to a minute and with the exit code that stands for failed trials.
     """
-    from ray._private import services, utils
+    from ray._private import node, services, utils
     from ray._private.node import Node
 
-    def nothing(node: object, **_: object) -> None:
+    def nothing(owner: object, **_: object) -> None:
         """Starts no process."""
 
-    popen = partial(getattr(services, "ConsolePopen", object), process_group=0)
+    theirs: Any = getattr(services, "ConsolePopen", None)
+
+    def popen(command: list[str], **options: Any) -> Any:
+        if sys.platform == "linux":
+            dying = list2cmdline([sys.executable, "-ISc", _DYING])
+            command = [_AGENT.sub(rf"\1{dying} ", word) for word in command]
+        process = theirs(command, **options, process_group=0)
+        if (name := Path(command[0]).name) in VITAL:
+            processes[name] = process
+        return process
+
+    def port(*of: Any, timeout_ms: int) -> int:
+        until = time.monotonic() + timeout_ms / 1000
+        while True:
+            try:
+                return int(their_port(*of, timeout_ms=0))
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+
+    their_port: Any = getattr(node, "wait_for_persisted_port", None)
     spared = {"start_monitor": nothing, "start_api_server": nothing, "start_log_monitor": nothing}
     with (
         _changed(utils, get_dashboard_dependency_error=lambda: ImportError("not wanted")),
         _changed(utils, set_sigterm_handler=lambda handler: None),
         _changed(Node, **spared),
-        _changed(
-            services,
-            ConsolePopen=popen,
-        ),
+        _changed(services, ConsolePopen=popen),
+        _changed(node, wait_for_persisted_port=port),
     ):
         yield
 
 
+_DYING = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9, 0, 0, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""A program that becomes another one, which dies with its parent (Linux's PR_SET_PDEATHSIG, with
+SIGKILL)."""
+_AGENT = re.compile("^(--[a-z_]+_agent_command=)")
+"""How the arguments begin by which a raylet knows how to start its agents."""
+VITAL = ("gcs_server", "raylet")
+"""The names of the processes without which a Ray can run nothing."""
+
+
 @contextmanager
 def running() -> Iterator[None]:
-    """Makes Tune number the trials of its run within the block, and take each loss of a worker for
-    the failure of one trial.
+    """Makes Tune number the trials of its run within the block, take each loss of a worker for the
+    failure of one trial, and hand no keys to workers.
 
     Tune would name each trial by eight random hexadecimal digits, and end the whole run where two
     that run at the same time have one name: in every fifth sweep of 100,000 trials on 10,000 slots.
@@ -97,9 +145,15 @@ def running() -> Iterator[None]:
     Tune counts on that, both where a call of the worker fails and where it asks for a trial's first
     result, and ends the whole run.
 
-    There is no public way to do so. Without the private parts that may happen.
+    Tune would copy AWS_SECRET_ACCESS_KEY and its like into the runtime environment of its workers,
+    which Ray's agents write into logs that everybody may read. The workers of this machine have
+    them from the driver, and each node of a cluster has its own.
+
+    There is no public way to do so. Without the private parts the former may happen. Raises
+    EnvironmentFailure without the part that holds the names of the keys.
     """
     from ray.exceptions import RayActorError, RayError, RayTaskError
+    from ray.tune.execution import class_cache
     from ray.tune.experiment import Trial
 
     def failed(manager: Any, tracked_actor_task: Any, exception: Exception) -> None:
@@ -114,6 +168,9 @@ def running() -> Iterator[None]:
             trial._default_result_or_future = None
             return None
 
+    if not hasattr(class_cache, _HANDED_OVER):
+        raise _missing(_HANDED_OVER)
+    without_keys = {name for name in getattr(class_cache, _HANDED_OVER) if name.startswith("RAY_")}
     tune_first_result: Any = getattr(Trial, _FIRST_RESULT, None)
     tune_failed: Any = None
     numbers = count()
@@ -125,29 +182,15 @@ def running() -> Iterator[None]:
             stack.enter_context(_changed(RayActorManager, **{_FAILED: failed}))
         own = {"generate_id": lambda: f"{next(numbers):08}", _FIRST_RESULT: first_result}
         stack.enter_context(_changed(Trial, **own))
+        stack.enter_context(_changed(class_cache, **{_HANDED_OVER: without_keys}))
         yield
 
 
 _FAILED, _FIRST_RESULT = "_actor_task_failed", "_get_default_result_or_future"
 """What Tune calls when a call of an actor has failed, and for the result of a trial that has not
 reported."""
-
-
-def dead_processes() -> list[tuple[str, int]]:
-    """Returns the names and exit codes of the dead processes of a Ray that this process started.
-    Only its GCS and its raylet count, without which nothing can run.
-
-    Without the private part, returns an empty list. Ray then ends this process itself, after up to
-    a minute and with the exit code that stands for failed trials.
-    """
-    from ray._private import ray_constants, worker
-
-    node: Any = getattr(worker, "_global_node", None)
-    if not hasattr(node, "dead_processes"):
-        return []
-    vital = (ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLET)
-    found = ((name, process.returncode) for name, process in node.dead_processes())
-    return [(name, code) for name, code in found if name in vital]
+_HANDED_OVER = "ENV_VARS_TO_PROPAGATE"
+"""The names of the environment variables that Tune hands to its workers."""
 
 
 def workers_that_did_not_start() -> tuple[int, str]:

@@ -107,3 +107,8 @@ def test_csv_has_a_header_also_without_rows(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "name,value,ok,at\n"
     emit(COLUMNS, [], "json")
     assert json.loads(capsys.readouterr().out) == []
+
+
+def test_csv_tells_null_from_an_empty_text(capsys: pytest.CaptureFixture[str]) -> None:
+    emit(["a", "b", "c"], [{"a": None, "b": "", "c": 'x,"y"\n'}], "csv")
+    assert capsys.readouterr().out == 'a,b,c\n,"","x,""y""\n"\n'

@@ -63,7 +63,7 @@ def test_what_has_not_changed_is_not_fetched_again(s3: Proxy, bucket: str) -> No
     trials = fill(store, seeds=1)
     before = store.read_trials().table
     store.read_plans()
-    store.write_trials([{"id": "ff", "attempt": 1000, "config": "ff"}])
+    store.write_trials([{"id": "ff", "attempt": 1000, "config": "ff", "status": "failed"}])
     store.save_sweep("s1", "", SweepInfo(goal="loss < 1"), [])
     s3.requests.clear()
     assert store.read_trials().table.num_rows == before.num_rows + 1

@@ -4,6 +4,8 @@ and `cluster/launcher.py`."""
 
 import json
 import os
+import secrets
+import shutil
 import stat
 import subprocess
 from collections.abc import Callable
@@ -25,7 +27,7 @@ from sweepd.cluster import autoscaler, load_cluster
 from sweepd.cluster.aws import AWS
 from sweepd.cluster.base import Work
 from sweepd.cluster.gcp import GCP
-from sweepd.cluster.launcher import Cloud, OnPrem
+from sweepd.cluster.launcher import START, Cloud, OnPrem
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Nodes, Resources
 from sweepd.grid.yamlfile import GridError
@@ -179,6 +181,58 @@ def test_ray_starts_with_the_token_and_is_seen_on_the_head_alone(kind: str, read
     assert not config["provider"].get("cache_stopped_nodes")
 
 
+def test_ray_starts_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    """On each node, whatever Ray is started by: the command is run, with an `echo` as Ray."""
+    path = written(
+        tmp_path,
+        "onprem",
+        "  setup_commands:",
+        "  worker_start_ray_commands: [echo $RAY_TMPDIR]\n  setup_commands:",
+    )
+    config = load(path).config()
+    token = tmp_path / ".sweepd/clusters/lab/token"
+    token.parent.mkdir(parents=True)
+    token.write_text(secrets.token_hex())
+
+    def starts(command: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "HOME": str(tmp_path)}
+        shell = ("bash", "-c", f"umask 0; ({command})")
+        return subprocess.run(shell, env=environment, capture_output=True, text=True)
+
+    [command] = config["worker_start_ray_commands"]
+    folder = Path(starts(command).stdout.strip())
+    try:
+        assert folder.parent == Path("/tmp") and folder.name.startswith("sweepd-cluster-")
+        assert stat.S_IMODE(folder.lstat().st_mode) == 0o700
+        assert starts(command).stdout.strip() == str(folder)  # on the next node, or once more
+        folder.chmod(0o755)
+        assert starts(command).returncode and "is open to others" in starts(command).stderr
+        folder.rmdir()
+        folder.symlink_to(tmp_path)
+        assert starts(command).returncode and not starts(command).stdout
+        folder.unlink()
+        if os.getuid() == 0:
+            folder.mkdir(mode=0o700)
+            os.chown(folder, 65534, 65534)
+            assert starts(command).returncode and not starts(command).stdout
+    finally:
+        folder.rmdir() if folder.is_dir() and not folder.is_symlink() else folder.unlink()
+
+
+def test_what_an_earlier_ray_has_left_on_a_node_is_removed(tmp_path: Path) -> None:
+    ray = tmp_path / "ray"  # whose `stop` would end all of the machine's
+    ray.write_text("#!/bin/sh\n")
+    ray.chmod(0o755)
+    (tmp_path / "find").write_text(f'#!/bin/sh\nshift; exec {shutil.which("find")} {tmp_path} "$@"')
+    (tmp_path / "find").chmod(0o755)
+    for name in ("sweepd-cluster-12345678/ray/session", "sweepd-ray-12345678"):
+        (tmp_path / name).mkdir(parents=True)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    again = START["head_start_ray_commands"][0]
+    subprocess.run(["bash", "-c", again], env={**os.environ, "PATH": path}, check=True)
+    assert [one.name for one in tmp_path.glob("sweepd*")] == ["sweepd-ray-12345678"]
+
+
 def test_start_commands_of_ones_own_run_with_the_token_too(tmp_path: Path) -> None:
     path = written(
         tmp_path,
@@ -202,6 +256,7 @@ def test_a_cluster_has_a_folder_with_its_token_and_its_packages(
     assert len(token) == 64 and token not in json.dumps(cluster.config())
     assert stat.S_IMODE((folder / "token").stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(autoscaler._written(cluster.config())).stat().st_mode) == 0o600
     wanted = [Requirement(line) for line in (folder / "requirements.txt").read_text().split()]
     assert {"ray", "torch", "obstore", "boto3"} <= {one.name for one in wanted}
     assert {"default"} in [one.extras for one in wanted if one.name == "ray"]

@@ -69,6 +69,8 @@ def test_one_node_opens_no_port_and_cards_are_asked_for(tmp_path: Path) -> None:
     text = script(cluster)
     assert "head=127.0.0.1\nexport RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0" in text
     assert "#SBATCH --gpus-per-node=a100:2" in text and "--num-gpus=2" in text
+    # Where there is something of that name already, be it another user's, Ray does not start.
+    assert 'mkdir -m 700 "$RAY_TMPDIR" || return' in text
     assert cluster.cost(Resources(1, 0.5), 4, 3600, 7200) == (3.0, 6.0)
 
 

@@ -5,7 +5,6 @@ numbers of a sweep that ran without interruption and without Ray. `torture/test_
 interrupts more often."""
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -61,13 +60,38 @@ def dead(process: psutil.Process) -> bool:
 
 
 def kill(driver: subprocess.Popen[str]) -> None:
-    """By kill -9, and with it all of its workers: nobody writes any more."""
+    """By kill -9, and with it all that it has started, Ray's agents too: nobody writes any more,
+    and nobody holds its output open."""
     started = psutil.Process(driver.pid).children(recursive=True)
-    ours = re.compile("ray::(?!.*Agent)")  # between two calls a worker is called ray::Worker
-    workers = [one for one in started if ours.match(one.name())]
+    assert {"raylet", "gcs_server"} <= {one.name() for one in started}
+    assert sum(one.name().startswith("ray::") for one in started) > 2  # agents and workers
     driver.kill()
-    wait_until(lambda: all(map(dead, workers)), 2)
-    assert workers and driver.wait() == -signal.SIGKILL
+    wait_until(lambda: all(map(dead, started)), 2)
+    assert driver.wait() == -signal.SIGKILL
+    driver.communicate(timeout=2)
+
+
+def raylet(driver: subprocess.Popen[str]) -> psutil.Process:
+    started = psutil.Process(driver.pid).children(recursive=True)
+    [process] = [one for one in started if one.name() == "raylet"]
+    return process
+
+
+def test_ray_that_dies_while_it_starts_is_told_at_once(
+    shell: SharedShell, running: Running
+) -> None:
+    """Its GCS is killed before it has a port."""
+    shell.write("grid.yaml", GRID.replace("[v1.py:Net, v2.py:Net], as: [one, two]", "standard"))
+    process = running(shell.start("launch", "grid.yaml", "--yes"))
+    driver = psutil.Process(process.pid)
+
+    def head() -> list[psutil.Process]:
+        return [one for one in driver.children(recursive=True) if one.name() == "gcs_server"]
+
+    wait_until(head, process=process)
+    head()[0].kill()
+    _, told = process.communicate(timeout=5)
+    assert process.returncode == 3 and "Ray's gcs_server has died (-9); `sweepd resume" in told
 
 
 def test_resume_equals_no_interruption_wherever_a_sweep_goes_on(
@@ -111,12 +135,19 @@ def test_resume_equals_no_interruption_wherever_a_sweep_goes_on(
     saved = checkpoints()
     process = running(shell.start("resume"))
     wait_until(lambda: checkpoints() - saved, process=process)
+    [folder] = {word for word in raylet(process).cmdline() if word.startswith("--temp_dir=")}
     kill(process)
+    [row] = shell.rows("status")
+    assert row["running"] is False
+    for words in ((), ("own",)):
+        assert "`sweepd resume own` continues it" in shell.run("status", *words).stderr
     recorded = {(row["id"], row["step"]) for row in shell.sql(NUMBERS)}
     told = shell.run("resume").stderr
     assert f"{gone} lacks v1.py:Net: going on with the code that" in told
+    assert not Path(folder.partition("=")[2]).exists()
 
     assert shell.sql(ENDINGS) == endings
     assert shell.sql(NUMBERS) == numbers
     assert recorded <= {(row["id"], row["step"]) for row in numbers}
     assert "nothing to do" in shell.run("resume").stderr
+    assert "resume" not in shell.run("status").stderr

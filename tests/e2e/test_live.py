@@ -7,12 +7,14 @@ import fcntl
 import ipaddress
 import os
 import pty
+import re
 import select
 import signal
+import socket
 import struct
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,13 @@ resources: {ONE_AT_A_TIME}
 """
 COLUMNS, LINES = 80, 30
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
+NOBODY = 65534
+KEYS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"),
+    *("AZURE_STORAGE_KEY", "GOOGLE_BEARER_TOKEN", "HF_TOKEN", "WANDB_API_KEY"),
+)
+SECRET = "not-for-everybody"
+"""What the environment of the launch has as each of these."""
 LIBRARIES = ("pyarrow", "pydantic", "numba", "torch", "duckdb", "yaml", "tasks", "models")
 """What files of these names in the current folder would be taken for."""
 
@@ -90,6 +99,12 @@ class Ended:
     """the command lines of its processes"""
     tokens: frozenset[str | None]
     """those of its raylets"""
+    session: Path
+    """the folder of its Ray"""
+    written: Mapping[Path, bytes]
+    """the files there"""
+    intruded: Sequence[str]
+    """what another user could do there"""
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +117,7 @@ def ended(module_shell: SharedShell) -> Iterator[Ended]:
     for name in LIBRARIES:
         module_shell.write(f"{name}.py", f"open({str(folder / 'sprung')!r}, 'w')")
     environment = {**clean_environment(), "HOME": str(folder / "home")}
+    environment |= dict.fromkeys(KEYS, SECRET)
     terminal = Terminal(folder, environment, SWEEPD, "launch", "grids/grid.yaml")
     try:
         terminal.read_until(lambda told: b"running, so much done" in told)
@@ -116,9 +132,13 @@ def ended(module_shell: SharedShell) -> Iterator[Ended]:
             "".join(word for process in everyone for word in process.cmdline()),
             frozenset(p.environ().get("RAY_AUTH_TOKEN") for p in everyone if p.name() == "raylet"),
         )
+        [inner] = {*re.findall(r"--temp_dir=(\S+?)--", found[1])}
+        session = Path(inner).parent
+        written = {path: path.read_bytes() for path in session.rglob("*") if path.is_file()}
+        intruded = intrusions(session) if os.getuid() == 0 else ()
         terminal.press(b"\x03")
         code = terminal.exit_code()
-        yield Ended(folder, terminal.printed.decode(), code, *found)
+        yield Ended(folder, terminal.printed.decode(), code, *found, session, written, intruded)
     finally:
         terminal.close()
 
@@ -131,6 +151,42 @@ def listening(
         if connection.status in (psutil.CONN_LISTEN, psutil.CONN_NONE) and connection.laddr:
             address = ipaddress.ip_address(connection.laddr.ip)
             yield getattr(address, "ipv4_mapped", None) or address
+
+
+def intrusions(session: Path) -> list[str]:
+    """What a process of another user can do in a folder: it tries all of it."""
+    folders = [session, *(path for path in session.rglob("*") if path.is_dir())]
+    sockets = [path for path in session.rglob("*") if path.is_socket()]
+    assert sockets, "Ray has none there"
+    reader, writer = os.pipe()
+    if (other := os.fork()) == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            for folder in folders:
+                with contextlib.suppress(PermissionError):
+                    list(folder.iterdir())
+                    os.write(writer, f"listed {folder}\n".encode())
+                with contextlib.suppress(PermissionError):
+                    (folder / "planted").touch()
+                    os.write(writer, f"wrote to {folder}\n".encode())
+            for path in sockets:
+                with contextlib.suppress(PermissionError), socket.socket(socket.AF_UNIX) as way:
+                    way.connect(str(path))
+                    os.write(writer, f"connected to {path}\n".encode())
+                with contextlib.suppress(PermissionError):
+                    path.rename(path.with_name("moved"))
+                    os.write(writer, f"moved {path}\n".encode())
+            os.write(writer, b"tried\n")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(other, 0)
+    with os.fdopen(reader) as pipe:
+        *done, end = pipe.read().splitlines()
+    assert end == "tried", done
+    return done
 
 
 def test_the_board_fills_in_and_ctrl_c_gives_the_terminal_back(
@@ -154,10 +210,28 @@ def test_nothing_but_the_user_gets_in(ended: Ended) -> None:
     [token] = ended.tokens
     assert token and len(token) >= 32
     assert token not in ended.commands + ended.printed
-    for path in (ended.folder / "sweepd-results").rglob("*"):
-        assert path.is_dir() or token.encode() not in path.read_bytes()
     assert not (ended.folder / "sprung").exists()
     assert not list((ended.folder / "home").iterdir())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can play another user")
+def test_another_user_can_neither_list_nor_connect_nor_write(ended: Ended) -> None:
+    assert not ended.intruded
+    assert Path("/", "tmp", "ray") not in (ended.session, *ended.session.parents)
+
+
+def test_no_file_holds_a_key_or_the_token(ended: Ended) -> None:
+    stored = (path for path in (ended.folder / "sweepd-results").rglob("*") if path.is_file())
+    files = {**ended.written, **{path: path.read_bytes() for path in stored}}
+    assert any(path.name.startswith("runtime_env_agent") for path in files)
+    assert any(path.suffix == ".pt" for path in files)
+    [token] = ended.tokens
+    for secret in (SECRET, token or ""):
+        assert not [path for path, content in files.items() if secret.encode() in content]
+
+
+def test_nothing_is_left_of_its_ray(ended: Ended) -> None:
+    assert not ended.session.exists()
 
 
 def test_ray_starts_no_more_than_it_needs(ended: Ended) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from e2e.conftest import Running
-from object_store import Proxy
+from object_store import Objects, Proxy
 from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
@@ -24,6 +24,9 @@ resources: {ONE_AT_A_TIME}
 goal: acc >= 0
 checkpoint_seconds: 0.5
 """
+KEYS = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"
+SECRET = "not-for-everybody"
+"""What the environment of each launch has as each of these. moto lets everybody in."""
 TERM, RENEW = 5.0, 1.0
 SHORT_TERM = f"""
 from sweepd.store import leases
@@ -39,6 +42,8 @@ def remote(
 ) -> SharedShell:
     """Runs sweepd with its results in a bucket, and with leases of few seconds."""
     monkeypatch.setenv("SWEEPD_RESULTS", f"s3://{bucket}/results")
+    for name in KEYS:
+        monkeypatch.setenv(name, SECRET)
     mine.write("grid.yaml", GRID)
     monkeypatch.setattr(leases, "TERM_SECONDS", TERM)
     monkeypatch.setattr(leases, "RENEW_SECONDS", RENEW)
@@ -46,7 +51,9 @@ def remote(
     return mine
 
 
-def test_a_sweep_on_s3(remote: SharedShell, running: Running, s3: Proxy) -> None:
+def test_a_sweep_on_s3(
+    remote: SharedShell, running: Running, s3: Proxy, bucket: str, objects: Objects
+) -> None:
     first = running(remote.start("launch", "grid.yaml", "--yes"))
     wait_until(lambda: s3.count("PUT", "/launches/") >= 1, process=first)
     refused = remote.run("launch", "grid.yaml", "--yes", exits=3).stderr
@@ -77,6 +84,10 @@ def test_a_sweep_on_s3(remote: SharedShell, running: Running, s3: Proxy) -> None
     [row] = remote.rows("query", "min d")
     assert (row["size"], row["value"], row["verdict"]) == (2, 4, "at most")
     assert not list(remote.folder.glob("sweepd-results"))
+    written = {path for method, path in s3.requests if method == "PUT"}
+    stored = {path: objects.ask("GET", path, {}, b"")[2] for path in written}
+    assert any("/launches/" in path for path in written)
+    assert not [path for path, content in stored.items() if SECRET.encode() in content]
 
 
 def test_an_address_that_is_not_there(remote: SharedShell, bucket: str) -> None:

@@ -16,7 +16,6 @@ from sweepd.figures.kinds import KINDS, Questions
 from sweepd.figures.panels import MOST_PANELS, NothingToDraw
 from sweepd.figures.render import drawn
 from sweepd.figures.style import OTHERS, SHIPPED, WIDTHS, Look, marks, ordered
-from sweepd.grid.options import Settle
 from sweepd.grid.registry import shipped
 from sweepd.listing import Row
 from sweepd.query.database import connect
@@ -207,7 +206,7 @@ def test_a_line_of_settle_is_one_seed_at_one_rate() -> None:
         for lr in ("0.01", "0.02")
         for steps in (100, 200)
     ]
-    settle = Settle(factor=4, least=100, most=800)
+    settle = {"factor": 4.0, "least": 100.0, "most": 800.0}
     store = ran(trials, lambda t: 0.95 if t["d"] > 8 else 0.5, tune=["train.lr"], settle=settle)
     found = parts(rows(of(store), "settle"), "seed")
     lines = Counter((row["value"], row["seed"], row["at"]) for row in found)

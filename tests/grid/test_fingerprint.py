@@ -82,15 +82,31 @@ def test_the_same_digest_on_every_python(tmp_path: Path) -> None:
 
 
 def test_a_trial_s_files_are_what_its_imports_reach() -> None:
-    files = trial_files(PACKAGE / "tasks/lis.py", PACKAGE / "models/linear.py")
-    names = {path.relative_to(PACKAGE).as_posix() for path in files}
-    assert {"trial/training.py", "trial/evaluation.py", "grid/settings.py"} <= names
-    assert {"tasks/lis.py", "tasks/base.py"} <= names
-    assert {"models/linear.py", "models/base.py"} <= names
-    assert not names & {"tasks/arithmetic.py", "models/standard.py", "plan.py", "engine.py"}
-    assert len(files) == len(names)
-    # A new option of the search makes no new trials.
-    assert not {name for name in names if name.startswith(("search/", "grid/options", "grid/spec"))}
+    ours = current_code((("task", "lis"), ("model", "linear")), Path())
+    assert ours is not None
+    # Nothing of ours counts but what it states of itself.
+    stated = {f"sweepd/{name}.py": "1" for name in ("trial/training", "tasks/lis", "models/linear")}
+    assert ours.files == stated
+
+
+def test_a_user_s_file_counts_with_the_versions_of_what_it_imports(tmp_path: Path) -> None:
+    bases = {"sweepd/tasks/base.py", "sweepd/models/base.py"}
+    for text, versions in {
+        "from sweepd.tasks.base import RowTask": {"sweepd/tasks/base.py"},
+        "from sweepd.tasks.lis import LIS": {"sweepd/tasks/lis.py", "sweepd/tasks/base.py"},
+        "from sweepd.models import linear": {"sweepd/models/linear.py", "sweepd/models/base.py"},
+        "import sweepd.models._relative": {"sweepd/models/base.py"},
+        "from sweepd.tasks import base\nfrom sweepd.models import base as models": bases,
+        "import near": {"sweepd/models/gla.py", "sweepd/models/base.py"},
+        "from sweepd import report": set(),
+        "from sweepd.trial.evaluation import evaluate": {"sweepd/trial/training.py"},
+    }.items():
+        (tmp_path / "near.py").write_text("import sweepd.models.gla")
+        (tmp_path / "mine.py").write_text(text)
+        code = current_code([("loop", "mine.py:X")], tmp_path)
+        assert code is not None
+        ours = {name for name in code.files if name.startswith("sweepd/")}
+        assert ours == versions | {"sweepd/trial/own_loop.py"}, text
 
 
 def test_files_of_a_user(tmp_path: Path) -> None:
@@ -137,7 +153,7 @@ def test_names_are_shown_relative_to_sweepd_or_to_the_grid(tmp_path: Path) -> No
     path = tmp_path / "tasks" / "mine.py"
     path.write_text("x = 1")
     files = [PACKAGE / "tasks/lis.py", path]
-    assert list(fingerprint(files, tmp_path).files) == ["tasks/lis.py", "tasks/mine.py"]
+    assert list(fingerprint(files, tmp_path).files) == ["sweepd/tasks/lis.py", "tasks/mine.py"]
     assert list(fingerprint([path], tmp_path / "elsewhere").files) == [path.as_posix()]
 
 

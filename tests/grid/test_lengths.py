@@ -3,6 +3,7 @@ called, what a longer task is, how many of its rows are scored, and what a grid 
 without `lengths` has the same trials as ever."""
 
 import json
+import re
 from dataclasses import asdict
 from fractions import Fraction
 from math import ceil
@@ -13,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweepd.grid import lengths
-from sweepd.grid.metrics import NAME
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import json_schema, parse_grid
 from sweepd.grid.yamlfile import GridError
+from sweepd.limits import METRIC
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.arithmetic import Arithmetic
 from sweepd.tasks.base import Task
@@ -65,7 +66,7 @@ FACTORS = st.integers(1001, 100_000).map(lambda thousandths: thousandths / 1000)
 def test_each_factor_has_a_name_and_a_text_of_its_own(factors: set[float]) -> None:
     names = lengths.scores({"acc": "up", "loss": "down"}, sorted(factors))
     assert len(names) == len(factors) and set(names.values()) == {"up"}
-    assert all(map(NAME.fullmatch, names))
+    assert all(re.fullmatch(METRIC, name) for name in names)
     assert json.loads(lengths.written(sorted(factors))[lengths.COLUMN]) == sorted(factors)
 
 

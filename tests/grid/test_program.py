@@ -133,3 +133,40 @@ def test_a_word_that_is_a_null_alone_is_left_out() -> None:
 def test_a_derived_value_is_what_python_makes_of_it(a: int, b: int, sign: str) -> None:
     text = f"(a {sign} b) * -2 + 1.5"
     assert computed(text, {"a": a, "b": b}) == eval(text, {"a": a, "b": b})
+
+
+@pytest.mark.parametrize("key", ["as", "task", "size", "metrics", "program", "files"])
+@pytest.mark.parametrize("value", ["nan", "1_000", "inf", "0b1"])
+def test_what_others_take_for_a_number_is_refused_with_its_place(
+    folder: Path, key: str, value: str
+) -> None:
+    block = {"program": "python train.py {w}", "as": "m", "task": "t", "metrics": "{acc: up}"}
+    lines = "".join(f"  {k}: {v}\n" for k, v in (block | {"w": 1, key: value}).items())
+    with pytest.raises(GridError, match=rf"(?m):\d+: loop\.{key}.* {value} is no number here"):
+        planned(folder, text=f"name: x\nloop:\n{lines}goal: acc > 0.5\n")
+
+
+@pytest.mark.parametrize("name", ["µ", "ﬁ"])
+def test_a_name_that_python_spells_otherwise_is_refused(folder: Path, name: str) -> None:
+    text = f"""
+name: x
+loop:
+  program: python train.py {{{name}}}
+  as: m
+  task: t
+  metrics: {{acc: up}}
+  {name}: [1, 2]
+goal: acc > 0.5
+"""
+    with pytest.raises(GridError, match=rf"(?m):\d+: loop\.{name}: .* \(NFKC\); write it so"):
+        planned(folder, text=text)
+
+
+def test_a_field_called_size_gets_an_answer(folder: Path) -> None:
+    text = """
+name: x
+loop: {program: "python train.py {size}", as: m, task: t, metrics: {acc: up}, size: [1, 2]}
+goal: acc > 0.5
+"""
+    with pytest.raises(GridError, match=r"loop\.size: .* names the field that makes the task"):
+        planned(folder, text=text)

@@ -109,6 +109,14 @@ def test_from_nothing_to_nothing(lab: Shell, running: Running) -> None:
     assert on(lab, 11, ASK.format("127.0.0.1")) == "401"
     assert on(lab, 12, ASK.format("10.99.0.11")) == "000"
 
+    # On all of them Ray's sockets lie in a folder that nobody else enters.
+    for machine in (11, 12):
+        sockets = on(lab, machine, "ls /tmp/sweepd-cluster-*/ray/session_2*/sockets")
+        assert {"plasma_store", "raylet"} <= {*sockets.split()}
+        assert (
+            on(lab, machine, "stat -c %a /tmp/sweepd-cluster-*; ls -d /tmp/ray || true") == "700\n"
+        )
+
     # A second sweep leaves the first alone.
     lab.write("brief", "")
     lab.write("brief.yaml", GRID.replace("NAME", "brief"))

@@ -14,6 +14,7 @@ from questions import ended
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.query.answers import ask
 from sweepd.query.database import CELLS, VIEWS, Views, connect
+from sweepd.store.storage import Damaged
 from sweepd.store.store import Store
 
 
@@ -47,6 +48,27 @@ def test_untried_cells_are_cells() -> None:
     assert (cell["seeds"], cell["ended"], cell["acc"], cell["completed"]) == (3, 0, None, 0)
     assert (cell["params"], cell["pass"]) == (12 * 16 * 16, "median")
     assert cell["train_flops"] == 3000.0 * 24 * 16 * 16 * 19
+
+
+def test_trials_from_before_a_field_are_of_the_cell_in_which_it_changes_nothing() -> None:
+    store = FakeStore()
+    old = [planned(seed=seed) for seed in range(2)]
+    other = planned(model="linear")
+    new = [planned(seed=2, later=0.5), planned(seed=2, later=0.75)]
+    for trial in (*old, other, *new):
+        store.end(trial, "completed", 0.95)
+    store.add_sweep("old", [*old, other])
+    store.add_sweep("new", new, neutral={"task": {}, "model": {"standard": {"later": 0.5}}})
+    # A trial that no sweep plans any more, and what a damaged sweep may say.
+    store.end(planned(seed=3), "completed", 0.95)
+    broken = {"later": "x", "acc": 1.0, "nothing": 2, "d": [1]}
+    store.add_sweep("broken", [], neutral={"task": {}, "model": {"standard": broken}})
+    cells = rows(connect(store, code="all"), "SELECT model, later, seeds FROM cells ORDER BY ALL")
+    assert [tuple(cell.values()) for cell in cells] == [
+        ("linear", None, 1), ("standard", 0.5, 4), ("standard", 0.75, 1),
+    ]  # fmt: skip
+    [row] = ask(store, "min d where acc>0.9 and later=0.5", code="all").rows
+    assert row["value"] == 16
 
 
 def test_a_cell_counts_and_pools_its_trials() -> None:
@@ -283,6 +305,10 @@ def test_a_damaged_sweep_is_named_and_skipped_unless_it_was_asked_for() -> None:
             if name == "broken":
                 raise EnvironmentFailure("sweep.json is damaged")
             return super().load_sweep(name)
+
+        def readable_sweeps(self) -> Any:
+            whole = {name: self.load_sweep(name) for name in self.infos if name != "broken"}
+            return whole, (Damaged("broken", "sweep.json is damaged"),)
 
     store = Broken()
     store.add_sweep("broken", [])

@@ -107,4 +107,4 @@ def test_ray_that_does_not_start_is_the_environments_fault(monkeypatch: pytest.M
 
     monkeypatch.setattr("ray.init", init)
     with pytest.raises(EnvironmentFailure, match="no Ray to join at there: The current node"):
-        engine.start_ray("there")
+        engine.start_ray("there", pytest.fail)

@@ -173,10 +173,12 @@ def test_trials_of_another_code_are_named_and_counted_once_accepted(store: Store
     assert (len(found.standing.done), len(found.standing.other), found.changed) == (
         0,
         4,
-        ("tasks/lis.py",),
+        ("sweepd/tasks/lis.py",),
     )
     [note] = [note for note in found.notes(Resources()) if "--accept-code" in note]
-    assert note.startswith("4 trials were done by another version of the code (changed: tasks/lis")
+    assert note.startswith(
+        "4 trials were done by another version of the code (changed: sweepd/tasks/lis"
+    )
 
     taken = planned(grid(), store, codes="all")
     assert (len(taken.standing.done), len(taken.standing.other)) == (4, 0)
@@ -323,3 +325,20 @@ def test_settling_is_priced_before_there_is_a_store(store: Store, search: str) -
     with_empty = estimate(planned(grid, store), SITE).row()
     assert without == with_empty
     assert without["settle_most_trials"] > 0
+
+
+def test_a_grid_without_a_name_does_not_replace_that_of_another_folder(tmp_path: Path) -> None:
+    store = Store.create(str(tmp_path / "store"))
+
+    def grid_of(folder: str, name: str = "", d: int = 8) -> Grid:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        text = GRID.replace("name: small", name).replace("[8, 16, 32]", f"[{d}]")
+        return parse_grid(text, "grid.yaml", [], tmp_path / folder)
+
+    first = plan(grid_of("one"))
+    store.save_sweep("grid", "", sweep_info(first), first.rows())
+    with pytest.raises(UserError, match=r"^grid\.yaml: it has no `name:`, and .* sweep grid of "):
+        planned(grid_of("two", d=16), store)
+    planned(grid_of("one", d=16), store)  # it was edited
+    planned(grid_of("two"), store)  # the same trials: it has moved
+    planned(grid_of("two", "name: grid", d=16), store)  # it is meant

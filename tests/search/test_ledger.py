@@ -15,7 +15,7 @@ from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.search.base import GridSearch
 from sweepd.search.estimate import ENOUGH, bills, trial_seconds
-from sweepd.search.ledger import changed_files, standing
+from sweepd.search.ledger import standing
 from sweepd.search.seeds import Outcome
 from sweepd.store.schema import TRIALS
 from sweepd.trial.attempt import ledger_columns
@@ -61,13 +61,6 @@ def test_of_two_other_codes_the_one_that_is_accepted_counts_in_whatever_order_th
         both = found.accepting(PLAN, lambda code, present: True)
         assert both.accepted == {"b": {first.code}}
         assert {trial.code for trial in both.trials} == {first.code, "b"}
-
-
-def test_changed_files_are_named() -> None:
-    ours = {"new": {"training.py": "b", "tasks/lis.py": "x"}}
-    theirs = {"old": {"training.py": "a", "tasks/lis.py": "x", "gone.py": "g"}, "older": {"z": "1"}}
-    assert changed_files(ours, theirs, {"old"}) == ["gone.py", "training.py"]
-    assert changed_files(ours, theirs, {"unknown"}) == []
 
 
 def test_failed_trials_are_tried_again_after_the_others() -> None:

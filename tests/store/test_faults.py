@@ -229,7 +229,9 @@ def test_what_waits_is_found_by_whichever_path_leads_to_the_results(tmp_path: Pa
     store = Store.create(str(tmp_path / "results"))
     (tmp_path / "link").symlink_to(tmp_path / "results")
     by_link = Store.open(str(tmp_path / "link"))
-    by_link.spill_store().write_trials([{"id": "ff", "attempt": 1, "config": "ff"}])
+    by_link.spill_store().write_trials(
+        [{"id": "ff", "attempt": 1, "config": "ff", "status": "failed"}]
+    )
     assert store.take_in_spill() == 1 and store.read_trials().table.num_rows == 1
     assert by_link.spilled() == store.spilled() == store.spill_folder
 
@@ -241,14 +243,16 @@ def test_what_waits_is_taken_in_by_several_at_once_and_only_from_ones_own(
     assert store.take_in_spill() == 0
     there = store.spill_store()
     for attempt_number in range(30):
-        there.write_trials([{"id": "ff", "attempt": attempt_number, "config": "ff"}])
+        there.write_trials(
+            [{"id": "ff", "attempt": attempt_number, "config": "ff", "status": "failed"}]
+        )
     there.append_log("ff", "a line\n")
     takers = [python(TAKE_IN, store.address) for _ in range(3)]
     assert sum(int(taker.communicate()[0]) for taker in takers) >= 30
     assert store.read_trials().table.num_rows == 30 and waiting(store) == []
     assert "a line" in store.read_log("ff")
 
-    there.write_trials([{"id": "ff", "attempt": 99, "config": "ff"}])
+    there.write_trials([{"id": "ff", "attempt": 99, "config": "ff", "status": "failed"}])
     monkeypatch.setattr("os.getuid", lambda: 12345)
     with pytest.raises(EnvironmentFailure, match="belongs to another user"):
         store.take_in_spill()
@@ -302,7 +306,7 @@ from sweepd.store.store import Store
 store = Store.open(sys.argv[1])
 for attempt in range(10_000):
     store.write_metrics([{"id": "ab", "attempt": attempt, "step": i} for i in range(20)])
-    store.write_trials([{"id": "ab", "attempt": attempt, "config": "ab"}])
+    store.write_trials([{"id": "ab", "attempt": attempt, "config": "ab", "status": "failed"}])
     store.put_checkpoint("t1", "000000001-ab.pt", bytes(100_000))
     if attempt % 10 == 9:
         store.compact()

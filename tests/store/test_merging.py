@@ -2,6 +2,7 @@
 cut off goes on where it was. Also tested: what is moved as it is, what is refused, what is damaged,
 and a merge between a laptop's disk and an object store. Covers `store/merging.py`."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from sweepd.query.answers import ask
 from sweepd.statuses import RAN
 from sweepd.store import garbage, merging, tables
 from sweepd.store.endings import counting
-from sweepd.store.storage import Damaged, digest
+from sweepd.store.storage import Damaged, digest, to_json
 from sweepd.store.store import Store, SweepInfo
 
 TRIALS = [planned(d=8 << (i // 2), seed=i % 2, check_every=1) for i in range(6)]
@@ -181,9 +182,22 @@ def test_files_are_copied_as_they_are(pair: tuple[Store, Store], tmp_path: Path)
 
 def test_two_launches_of_one_number_are_refused(pair: tuple[Store, Store]) -> None:
     for store in pair:
-        store.folder.put("launches/17.json", store.address.encode())
+        store.folder.put("launches/17.json", to_json({"sweep": "first", "host": store.address}))
     with pytest.raises(EnvironmentFailure, match=r"launch 17 of .*ours is another one"):
         merged(*pair)
+
+
+def test_a_damaged_grid_or_launch_of_theirs_is_named_and_all_else_comes(
+    pair: tuple[Store, Store],
+) -> None:
+    ours, theirs = launched(pair[0], "here", []), launched(pair[1], "there", [("first", [])])
+    theirs = launched(theirs, "there", [("second", [Attempt(2, "completed")])])
+    theirs.folder.put("sweeps/first/grid.yaml", b"name: other")
+    theirs.folder.put(f"launches/{theirs.launch_numbers()[0]}.json", b'{"pid": "one"}')
+    brought, damaged = merged(ours, theirs)
+    assert ours.sweeps() == ["second"] and brought["launches"] == brought["endings"] == 1
+    assert damaged[0].path.endswith("sweeps/first/grid.yaml")
+    assert len(damaged) == 2
 
 
 def test_a_replaced_file_that_has_no_digest_in_its_name_hides_none_of_ours(
@@ -374,3 +388,49 @@ def everything(store: Store) -> Any:
         if file.name.startswith(("checkpoints/", "code/", "checked/", "launches/", "sweeps/"))
     ]
     return rows(store), counts(store), same, store.read_log(TRIALS[0]["id"])
+
+
+PROGRAM = json.dumps({"program": "python train.py {d}", "task": "lis", "metrics": {"acc": "up"}})
+
+
+def of_program(store: Store, sweep: str, base: str, code: str, text: str, where: str) -> None:
+    own = {"loop": {"standard": {"where": where, "defaults": {}}}}
+    rows = [planned(d=8, code=code)]
+    files = {code: {"train.py": text}}
+    info = replace(INFO, base=base, own_classes=own, code_files=files)
+    store.save_sweep(sweep, f"name: {sweep}", info, rows)
+    store.write_trials([{**rows[0], "attempt": 1000, "sweep": sweep, "status": "completed"}])
+
+
+@pytest.mark.parametrize(
+    ("theirs", "fits"),
+    [
+        ({"base": "/bob", "code": "b", "text": "2"}, False),  # another program of that name
+        ({"base": "/bob", "code": "a", "text": "1"}, True),  # the same one, copied
+        ({"base": "/ann", "code": "b", "text": "2"}, True),  # the same file, edited since
+        ({"base": "/bob", "code": "b", "text": "1", "where": "train.py:Mine"}, True),  # as a class
+        ({"base": "/bob", "code": "b", "text": "1", "where": "train.py:Other"}, False),
+    ],
+)
+def test_two_programs_or_classes_of_one_name_are_refused_as_at_a_launch(
+    pair: tuple[Store, Store], theirs: dict[str, str], fits: bool
+) -> None:
+    is_class = "where" in theirs
+    where = "train.py:Mine" if is_class else PROGRAM
+    of_program(pair[0], "ann", "/ann", "a", "1", where)
+    of_program(pair[1], "bob", **({"where": PROGRAM} | theirs))
+    if fits:
+        merged(*pair)
+        assert pair[0].sweeps() == ["ann", "bob"]
+        return
+    for renamed in ({}, {"bob": "carl"}):
+        with pytest.raises(UserError, match=r"standard is another .*/bob.* than that of sweep ann"):
+            merged(pair[0], pair[1], **renamed)
+    assert pair[0].sweeps() == ["ann"]
+
+
+def test_fields_that_differ_in_their_capitals_are_refused(pair: tuple[Store, Store]) -> None:
+    for store, axis in zip(pair, ("width", "Width"), strict=True):
+        store.save_sweep(axis, f"name: {axis}", INFO, [{**planned(), axis: 1}])
+    with pytest.raises(UserError, match=r"field or metric Width, and .* has width"):
+        merged(*pair)

@@ -5,6 +5,7 @@ S3. Covers `store/names.py`.
 Tables have their own tests (`test_tables.py`). So have locks, and the storage below the store.
 """
 
+import errno
 import json
 import time
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from object_store import Proxy
+from reading import failing_reads
 from waiting import python
 
 from sweepd.errors import EnvironmentFailure, UserError
@@ -46,8 +48,8 @@ def test_create_makes_what_is_missing_and_opens_what_is_there(place: str) -> Non
     store = Store.create(place)
     assert store.address == place
     assert names(store) == ["sweepd-store.json"]
-    assert json.loads(store.folder.read("sweepd-store.json")) == {"format": 1}
-    store.write_trials([{"id": TRIAL, "attempt": 1000}])
+    assert json.loads(store.folder.read("sweepd-store.json"))["format"] == 1
+    store.write_trials([{"id": TRIAL, "attempt": 1000, "status": "failed"}])
     for again in (Store.create(place), Store.open(place), Store.find(place + "/")):
         assert again is not None and again.address == place
         assert again.read_trials().table.num_rows == 1
@@ -231,12 +233,11 @@ def test_a_sweep_that_cannot_be_read_now_is_not_called_damaged(tmp_path: Path) -
     store = Store.create(str(tmp_path / "results"))
     for name in ("one", "two"):
         store.save_sweep(name, "", INFO, [plan_row(TRIAL)])
-    path = tmp_path / "results/sweeps/two/sweep.json"
-    path.unlink()
-    path.symlink_to("/proc/self/mem")  # of which the first byte gives EIO
-    with pytest.raises(EnvironmentFailure, match="Input/output error"):
-        store.readable_sweeps()
-    assert store.sweeps() == ["two", "one"]
+    with failing_reads("sweeps/two/sweep.json", errno.EIO):
+        for ask in (store.sweeps, store.readable_sweeps, lambda: store.read_plans(["one"])):
+            with pytest.raises(EnvironmentFailure, match=r"two/sweep\.json: Input/output error"):
+                ask()
+    assert store.sweeps() == ["one", "two"]
 
 
 # Launches
@@ -302,7 +303,9 @@ def test_logs(store: Store) -> None:
     store.flush_logs()
     assert another.read_log(TRIAL) == "one\ntwo é\n"
     another.append_log(TRIAL, "three \udcff\n")
-    another.write_trials([{"id": TRIAL, "attempt": 1000}])  # brings out what was noted before
+    another.write_trials(
+        [{"id": TRIAL, "attempt": 1000, "status": "failed"}]
+    )  # brings out what was noted before
     store.append_log(TRIAL, "four\n")
     store.put_checkpoint("t1", "000100-x.pt", b"")
     assert another.read_log(TRIAL) == "one\ntwo é\nthree ?\nfour\n"
@@ -333,7 +336,9 @@ from sweepd.store import leases
 from sweepd.store.store import Store
 leases.RENEW_SECONDS = 0.3
 store = Store.open(sys.argv[1])
-print(store.claim(["t"]), store.lock_sweep("s", print, print), flush=True)
+held = store.claim(["t"]), store.lock_sweep("s", print, print)
+store.mark_driven("s")
+print(*held, flush=True)
 import time; time.sleep(60)
 """
 
@@ -351,12 +356,15 @@ def test_claims_and_sweep_locks(store: Store, monkeypatch: pytest.MonkeyPatch) -
     assert store.driven_elsewhere(["s", "t"]) == set()
     with python(HOLD, store.address) as other:
         assert other.stdout and other.stdout.readline() == "{'t'} True\n"
-        assert store.driven_elsewhere(["s", "t"]) == {"s"}
+        assert store.driven_elsewhere(["s", "t"]) == {"s"} and store.cut_off(["s"]) == set()
         assert store.claim(["s", "t", "u"]) == {"s", "u"}  # a trial is not a sweep
         assert lock(store, "t") and not lock(store, "s")
         other.kill()
     assert lock(store, "s") and store.claim(["t", "u"]) == {"t"}
     assert store.address.startswith("/") or all(str(other.pid) in note for note in notes)
+    assert store.cut_off(["s", "t"]) == {"s"} and store.cut_off(["t"]) == set()
+    store.unmark_driven("s")
+    assert store.cut_off(["s", "t"]) == set()
     assert not lock(store, "s") and store.claim(["t"]) == set()
     store.release(["t", "u", "never held"])
     store.unlock_sweep("s")

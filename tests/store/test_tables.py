@@ -225,21 +225,6 @@ def test_rows_put_there_by_other_means_are_read(metrics: TableFolder) -> None:
     assert keys(metrics.read()) == [(A, 1), (B, 5)]
 
 
-def test_unreadable_files_are_named(
-    two: tuple[TableFolder, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    metrics, victim = two
-    read_bytes = Path.read_bytes
-
-    def refuse(path: Path) -> bytes:
-        if path == victim:
-            raise PermissionError(13, "Permission denied")
-        return read_bytes(path)
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert "Permission denied" in one_damaged(metrics.read(), victim)
-
-
 def test_damaged_files_are_neither_compacted_nor_deleted(two: tuple[TableFolder, Path]) -> None:
     metrics, victim = two
     metrics.write(steps(C, 3))

@@ -1,8 +1,9 @@
 """Make the store that later versions must read: `python tests/stores/make.py`, and commit it.
 
-It writes two files to tests/stores/<version of sweepd>/. `store.tar.xz` is a small results folder
-with every kind of object and ending. `expected.json` is what commands print of it. Run it once for
-each release that changed what a store holds. What is there is never made anew (docs/store.md).
+It writes two files to tests/stores/<version of sweepd>/, or to a folder there that it is told.
+`store.tar.xz` is a small results folder with every kind of object and ending. `expected.json` is
+what commands print of it. Run it once for each release. What is there is never made anew
+(docs/store.md).
 """
 
 import json
@@ -95,6 +96,15 @@ def run_badly(store: Store, trial: Trial, number: int, sweep: str) -> None:
     attempt.interrupt()
 
 
+def planned(store: Path, sweep: Path, *options: str) -> dict[str, Any]:
+    """What `plan` says of a sweep's frozen grid, in a store."""
+    command = ["plan", str(sweep / "grid.yaml"), "--results", str(store), "--json", *options]
+    done = CliRunner().invoke(application(), command)
+    assert done.exit_code == 0, (command, done.output)
+    [row] = json.loads(done.stdout)
+    return dict(row)
+
+
 def answers(address: str) -> list[dict[str, Any]]:
     """What the commands print, each with its arguments."""
     found = []
@@ -106,7 +116,7 @@ def answers(address: str) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    made = Path(__file__).parent / version("sweepd")
+    made = Path(__file__).parent / (sys.argv[1] if sys.argv[1:] else version("sweepd"))
     if made.exists():
         sys.exit(f"{made} exists: a store that was committed is never made anew")
     made.mkdir()

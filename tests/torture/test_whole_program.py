@@ -66,7 +66,7 @@ class Sweep:
         self.seen: set[tuple[object, ...]] = set()
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """What it says goes to a file: Ray's agents hold its streams open for a minute."""
+        """What it says goes to a file."""
         with (self.folder / "told").open("ab") as told:
             return subprocess.Popen(
                 [SWEEPD, *arguments],

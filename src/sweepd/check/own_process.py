@@ -27,7 +27,7 @@ from sweepd import cache
 from sweepd.check.cases import Case, Finding, cases_of
 from sweepd.errors import UserError
 from sweepd.grid.axes import canonical
-from sweepd.grid.fingerprint import Class, fingerprint, source, trial_files
+from sweepd.grid.fingerprint import TRAINING, Class, fingerprint, source, trial_files
 from sweepd.grid.registry import is_own
 from sweepd.grid.spec import Grid
 from sweepd.grid.user_files import error_text
@@ -73,7 +73,7 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
             VERSION,
             case.kind,
             [where.rpartition(":")[2] for _, where in reversed(used)],
-            fingerprint(trial_files(*files), grid.base).digest,
+            fingerprint([TRAINING, *trial_files(*files)], grid.base).digest,
             setting if case.extent == "largest" else None,
         ]
         digest = hashlib.sha256(canonical(asked).encode()).hexdigest()[:20]

@@ -54,7 +54,7 @@ def query(
     from sweepd.query.selection import codes
 
     form, store = form_of(as_json), stored(results)
-    counted = codes(code, store)
+    counted = codes(code, store, sweep)
     if question is None:
         found, examples = askable(store, code=counted, sweeps=sweep)
         say_left_out(found.damaged, found.notes)
@@ -87,7 +87,7 @@ def sql(
 
     form, store = form_of(as_json), stored(results)
     needed = named_views(select)
-    answer = connect(store, code=codes(code, store), sweeps=sweep, needed=needed).sql(select)
+    answer = connect(store, code=codes(code, store, sweep), sweeps=sweep, needed=needed).sql(select)
     say_left_out(answer.damaged, answer.notes)
     emit(answer.columns, answer.rows, form)
 
@@ -113,7 +113,7 @@ def export(
     needed = VIEWS if out is None else {"trials"}
     sweeps = [sweep] if sweep else None
     views = connect(stored(results), code="all", sweeps=sweeps, needed=needed)
-    say_left_out(views.damaged)
+    say_left_out(views.damaged, views.notes)
     if to is not None:
         from sweepd.cli.tracking import FOLDER
         from sweepd.trackers.base import hand_over
@@ -164,7 +164,7 @@ def compare(
 
     form, address = form_of(as_json), results_address(results)
     store = Store.find(address) if results is None else Store.open(address)
-    views = connect(store, code=codes(code, store), sweeps=sweep) if store else None
+    views = connect(store, code=codes(code, store, sweep), sweeps=sweep) if store else None
     paper = load_claims(claims, views.columns if views else ())
     if views:
         say_left_out(views.damaged, views.notes)

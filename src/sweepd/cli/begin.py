@@ -217,11 +217,12 @@ def doctor(
             check("results", True, f"{address} will be made by the first launch")
         else:
             store = Store.create(address)
-            files = [*store.read_trials().damaged, *store.read_plans().damaged]
-            files += store.readable_sweeps()[1]
+            files, old = store.inspected()
             count = f"{len(store.sweeps())} sweeps, {len(files)}"
             found = f"{count} damaged files in {store.address}"
             check_files("results", files, found, f"{remedy}; {anew}")
+            if old:
+                check("digests", True, f"{old} files of an earlier version hold none")
             if deep:
                 files = store.metrics.whole()[1]
                 check_files("metrics", files, f"{len(files)} damaged files of metrics", remedy)
@@ -365,6 +366,16 @@ def init(
         Path | None,
         typer.Option("--from-wandb", metavar="FILE", help="A sweep file of Weights & Biases."),
     ] = None,
+    from_hydra: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-hydra", metavar="FILE", help="A config of Hydra with `hydra.sweeper.params`."
+        ),
+    ] = None,
+    program: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The script of --from-hydra, such as train.py."),
+    ] = None,
     claims: Annotated[
         bool, typer.Option("--claims", help="A commented file of claims for `compare`.")
     ] = False,
@@ -374,15 +385,19 @@ def init(
     your own beside it; or a file of claims.
 
     Without --grid it is a new grid with every parameter of its task and models as a comment, and
-    with --own loop or program that of these alone. With --from-wandb it has the trials of a sweep
-    file of Weights & Biases.
+    with --own loop or program that of these alone. With --from-wandb or --from-hydra it has the
+    trials of a sweep file of Weights & Biases or of Hydra.
     """
-    from sweepd.grid import starters
+    from sweepd.grid import hydra, starters, wandb
     from sweepd.grid.spec import json_schema
-    from sweepd.grid.wandb import grid_of
     from sweepd.grid.yamlfile import read
 
-    files_of = {"grid": grid, "claims": claims, "from-wandb": from_wandb}
+    files_of = {
+        "grid": grid,
+        "claims": claims,
+        "from-wandb": from_wandb,
+        "from-hydra": from_hydra,
+    }
     whole = [name for name, given in files_of.items() if given]
     if whole and (task or model or own or len(whole) > 1):
         raise UserError(f"--{whole[0]} is a whole file: leave out the others")
@@ -391,16 +406,19 @@ def init(
             raise UserError(
                 f"--own {kind} is the whole training: leave out --task, --model and other --own"
             )
+    if bool(program) != bool(from_hydra):
+        raise UserError("--from-hydra FILE and --program train.py belong together: write both")
     found = {kind: starters.template(kind) for kind in own or ()}
+    notes: list[str] = []
     files = {template.file: text for template, text in found.values()}
     if claims:
         files["claims.yaml"] = (starters.TEMPLATE_FOLDER / "claims.yaml").read_text("utf-8")
     elif grid:
         files[f"{grid}.yaml"] = starters.shipped_grid(grid)
     elif from_wandb:
-        files["grid.yaml"], left_out = grid_of(read(from_wandb), str(from_wandb))
-        for sentence in left_out:
-            say(sentence)
+        files["grid.yaml"], notes = wandb.grid_of(read(from_wandb), str(from_wandb))
+    elif from_hydra and program:
+        files["grid.yaml"], notes = hydra.grid_of(read(from_hydra), from_hydra, program, out)
     elif alone := [made.grid for made, _ in found.values() if made.grid]:
         files["grid.yaml"] = starters.template_grid(alone[0])
     else:
@@ -419,6 +437,21 @@ def init(
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise EnvironmentFailure(f"cannot write {out}: {error.strerror}") from error
+    for note in notes:
+        say(note)
     say(f"wrote {', '.join(str(out / name) for name in files)}")
+    if from_wandb or from_hydra:
+        _say_problems(out / "grid.yaml")
     next_ = f"compare {out / 'claims'}" if claims else f"plan {out / (grid or 'grid')}"
     say(f"next: sweepd {next_}.yaml")
+
+
+def _say_problems(path: Path) -> None:
+    """Says what `plan` refuses of a grid that was made of another program's file."""
+    from sweepd.grid.plan import plan
+    from sweepd.grid.spec import load_grid
+
+    try:
+        plan(load_grid(path))
+    except UserError as error:
+        say(f"plan will refuse it until this is mended:\n{error}")

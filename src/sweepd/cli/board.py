@@ -18,7 +18,7 @@ import numpy as np
 
 from sweepd.grid.options import Goal, PassRule
 from sweepd.judge.cells import FAIL, OPEN, PASS, at_budgets, over_budgets, over_rates
-from sweepd.listing import SHORT_ID, Row, duration, in_lines
+from sweepd.listing import SHORT_ID, Row, duration, in_lines, shown
 from sweepd.statuses import DONE, UNTRIED
 from sweepd.store.endings import in_reserve
 from sweepd.store.schema import PLAN
@@ -155,7 +155,8 @@ class Board:
         spot = self.spots[trial]
         differ = self.varying[spot.task, spot.model]
         settings = [f"{name}={value}" for name, value in spot.settings if name in differ]
-        return " ".join([trial[:SHORT_ID], spot.task, spot.model, *settings, f"seed={spot.seed}"])
+        words = [trial[:SHORT_ID], spot.task, spot.model, *settings, f"seed={spot.seed}"]
+        return shown(" ".join(map(str, words)))
 
     def state(self, spot: Spot) -> TrialState:
         return self.states.get(spot.id, TrialState())
@@ -331,7 +332,7 @@ def drawn(board: Board, width: int, interrupt: str) -> RenderableType:
         lines.append(label.append(end))
     if more := len(running[MOST_RUNNING:]):
         lines.append(Text(f"▸ and {more} more", "cyan"))
-    lines += [Text(error, "red") for error in board.errors]
+    lines += [Text(shown(error), "red") for error in board.errors]
 
     # The maps side by side, as many as fit, and then what their signs mean.
     blocks = []
@@ -341,10 +342,13 @@ def drawn(board: Board, width: int, interrupt: str) -> RenderableType:
         # A title, a line of sizes, and a line for each value of what is minimised.
         values = sorted({value for value, _ in places}, key=lambda one: (one is not None, one))
         sizes = sorted({size for _, size in places})
-        heads = ["" if value is None else str(value) for value in values]
+        heads = ["" if value is None else shown(str(value)) for value in values]
         stub = max(len(board.minimized), *map(len, heads))
         above = "".join(str(size).rjust(COLUMN) for size in sizes)
-        block = [Text(f"{task} {model}", "bold"), Text(board.minimized.rjust(stub) + above, "dim")]
+        block = [
+            Text(shown(f"{task} {model}"), "bold"),
+            Text(board.minimized.rjust(stub) + above, "dim"),
+        ]
         for value, head in zip(values, heads, strict=True):
             block.append(Text(head.rjust(stub)))
             for size in sizes:

@@ -4,7 +4,6 @@ the form that a command's options name."""
 from __future__ import annotations
 
 import codecs
-import csv
 import errno
 import io
 import json
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.listing import Row, listing
+from sweepd.listing import Row, listing, shown
 
 if TYPE_CHECKING:
     from sweepd.query.readable import StyledLine, Tone
@@ -69,7 +68,18 @@ def command(*words: str, results: str) -> str:
 
 def say(text: str) -> None:
     """Prints a message for the person at the terminal, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(readable(text), file=sys.stderr, flush=True)
+
+
+def put(text: str) -> None:
+    """Prints a text on stdout."""
+    print(readable(text), flush=True)
+
+
+def readable(text: str) -> str:
+    """Returns a text of several lines with all that a terminal would obey as its escape. The text
+    may come from somebody else's store. Where a line began anew (a carriage return), it ends."""
+    return shown(text.replace("\r\n", "\n").replace("\r", "\n"), kept="\n\t")
 
 
 class Lossy(io.FileIO):
@@ -161,9 +171,9 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
             objects = [{name: _plain(row.get(name)) for name in columns} for row in rows]
             print(json.dumps(objects, indent=None if len(objects) > 1000 else 1))
         case "csv":
-            writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
+            print(",".join(map(_csv, columns)))
+            for row in rows:
+                print(",".join(_csv(_plain(row.get(name))) for name in columns))
         case "table":
             text, left_out = listing(columns, rows, width())
             print(text)
@@ -175,6 +185,7 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
 
 def show(lines: Iterable[StyledLine]) -> None:
     """Prints lines for people, in colours on a terminal."""
+    lines = [[(readable(text), tone) for text, tone in line] for line in lines]
     if not (sys.stdout.isatty() or "FORCE_COLOR" in os.environ):  # rich takes a while to import
         for line in lines:
             print("".join(text for text, _ in line))
@@ -192,6 +203,13 @@ def width() -> int | None:
     output goes into a file or to a program."""
     # Off a terminal $COLUMNS says nothing: programs that use readline set it for all they start.
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _csv(value: Any) -> str:
+    """Returns a value as CSV. Null is nothing, and a text without letters is `""`, which Python's
+    own writer tells apart from 3.12 on."""
+    text = "" if value is None else shown(str(value), kept="\n\t")
+    return '"' + text.replace('"', '""') + '"' if value == "" or set(text) & {*',"\r\n'} else text
 
 
 def _plain(value: Any) -> Any:

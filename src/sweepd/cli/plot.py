@@ -64,7 +64,7 @@ def plot(
     from sweepd.query.selection import codes
 
     form, store = form_of(out), stored(results)
-    views = connect(store, code=codes(code, store), sweeps=sweeps or None, seeds=seeds)
+    views = connect(store, code=codes(code, store, sweeps), sweeps=sweeps or None, seeds=seeds)
     asked = Questions(views, where=where, of=of, along=along or "", cost=cost)
     found = KINDS[kind]
     try:
@@ -101,6 +101,7 @@ def report(
     from sweepd.query.claim_files import shipped_claims
     from sweepd.query.database import connect
     from sweepd.query.selection import codes
+    from sweepd.store.store import damaged_launches
 
     if out.suffix != ".html":
         raise UserError(f"--out {out}: end it in .html")
@@ -108,7 +109,7 @@ def report(
     runs = True
     while runs:
         runs = watch and bool(store.driven_elsewhere(sweeps or store.sweeps()))
-        views = connect(store, code=codes(code, store), sweeps=sweeps)
+        views = connect(store, code=codes(code, store, sweeps), sweeps=sweeps)
         [(trials,)] = views.fetch("SELECT count(*) FROM trials")
         names = sweeps or list(views.selection.infos)
         asked = Questions(views, where=where, of=of, points=points_each(trials))
@@ -120,7 +121,8 @@ def report(
         try:
             write(out, page_of(heading, asked, grids, launches, papers, command))
         finally:
-            say_left_out((*views.damaged, *asked.damaged), asked.notes)
+            left_out = (*views.damaged, *asked.damaged, *damaged_launches(store))
+            say_left_out(left_out, asked.notes)
         say(f"report written to {out}")
         if runs:
             time.sleep(WATCH_SECONDS)

@@ -17,7 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sweepd.cli.board import MOST_ERRORS, RUNNING, Board, TrialState, amount, drawn, line
-from sweepd.cli.output import command, say
+from sweepd.cli.output import command, put, readable, say
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure
 from sweepd.listing import duration
@@ -26,8 +26,6 @@ from sweepd.store.names import attempt_number
 from sweepd.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pyarrow as pa
 
     from sweepd.grid.trials import Trial
@@ -122,7 +120,7 @@ class Progress:
     def note(self, text: str) -> None:
         """Prints a message for the person at the terminal."""
         if self.live:
-            self.live.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self.live.console.print(readable(text), highlight=False, markup=False, soft_wrap=True)
         else:
             say(text)
 
@@ -241,7 +239,7 @@ def watched(address: str, sweep: str | None) -> None:
                 stand = {id_: state.status for id_, state in board.states.items()}
                 before, at = last.get(name, (None, 0.0))
                 if stand != before or time.monotonic() - at > QUIET_SECONDS:
-                    print(f"{name}: {line(board)}", flush=True)
+                    put(f"{name}: {line(board)}")
                     last[name] = stand, time.monotonic()
     except KeyboardInterrupt:
         say("no longer watching")
@@ -334,7 +332,7 @@ def _failed(board: Board, trial: str, why: str, address: str) -> str:
 
 
 def standings(
-    store: Store, sweep: str, planned: pa.Table, metrics: Iterable[str]
+    store: Store, sweep: str, planned: pa.Table, metrics: Collection[str]
 ) -> tuple[dict[str, Row], tuple[Damaged, ...]]:
     """Returns how each planned trial stands that has begun, by id, and what could not be read.
 
@@ -343,9 +341,10 @@ def standings(
     metrics: those of the user's own tasks and loops.
     """
     from sweepd.store.endings import counting
+    from sweepd.store.schema import with_doubles
 
     read = store.read_trials(planned["config"].to_pylist())
-    ended = counting(read.table)
+    ended = counting(with_doubles(read.table, {*metrics}.intersection(read.table.column_names)))
     shown = [name for name in (*ENDED, *metrics) if name in ended.column_names]
     standing: dict[str, Row] = {row["id"]: row for row in ended.select(shown).to_pylist()}
     if store.driven_elsewhere([sweep]):

@@ -357,6 +357,7 @@ def _estimate(
 ) -> Estimate:
     """Returns what is left of a grid that is not to be run now. Where the store cannot be reached
     from here nothing counts as done, since a plan needs neither network nor credentials."""
+    from sweepd.grid.yamlfile import dotted
     from sweepd.query.laws import precision_notes
     from sweepd.run.launching import estimate, per_trial, probed
     from sweepd.store.store import Store
@@ -367,6 +368,8 @@ def _estimate(
     except EnvironmentFailure as failure:
         say(f"{failure}; nothing counts as done")
     made = _planned(grid, site, store, accept_code, "search")
+    for keys, values in grid.document.ranges.items():
+        say(f"{dotted(keys)}: {', '.join(f'{value:g}' for value in values)}")
     for note in precision_notes(made.plan):
         say(note)
     measured = probed(made, per_trial(grid, site), say) if probe else None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sweepd.cli.options import AsJson, Results, TrialId
-from sweepd.cli.output import command, emit, form_of, results_address, say, stored
+from sweepd.cli.output import command, emit, form_of, put, results_address, say, stored
 from sweepd.listing import SHORT_ID, Row
 
 if TYPE_CHECKING:
@@ -79,29 +80,29 @@ def _rows(record: TrialRecord, other: TrialRecord | None, repeat: str) -> Iterat
 
 def _show(record: TrialRecord, repeat: str) -> None:
     """Prints a trial for people. repeat: the command that runs it again."""
-    print(f"trial {record.id} of sweep {record.sweep}: {record.status}, seed {record.seed}")
+    put(f"trial {record.id} of sweep {record.sweep}: {record.status}, seed {record.seed}")
     outcome = {name: value for name, value in record.outcome.items() if value is not None}
-    print("  " + ", ".join(f"{name} {_short(value)}" for name, value in outcome.items()))
-    print("\n# a grid of this trial alone\n" + record.grid.rstrip())
+    put("  " + ", ".join(f"{name} {_short(value)}" for name, value in outcome.items()))
+    put("\n# a grid of this trial alone\n" + record.grid.rstrip())
     if record.curve:
-        print()
+        put("")
         checks = record.checks()
         scores = ("acc", *record.metrics)
         for score, of in (("loss", record.curve), *((score, checks) for score in scores)):
-            steps = [row["step"] for row in of if row.get(score) is not None]
-            values = [row[score] for row in of if row.get(score) is not None]
+            measured = [row for row in of if _is_finite(row.get(score))]
+            steps, values = [row["step"] for row in measured], [row[score] for row in measured]
             if values:
                 span = f"{_short(min(values))} to {_short(max(values))}"
-                print(f"{score:<5} {sparkline(values)}  {span}, steps {steps[0]} to {steps[-1]}")
+                put(f"{score:<5} {sparkline(values)}  {span}, steps {steps[0]} to {steps[-1]}")
         shown = checks[:: max(1, -(-len(checks) // MOST_CHECKS))]
         shown += [] if shown[-1] is checks[-1] else [checks[-1]]
         emit(("step", "loss", *scores, "lr", "seconds"), shown)
     for name, text in record.sources.items():
         content = " is binary" if "\0" in text else f"\n{textwrap.indent(text.rstrip(), '  ')}"
-        print(f"\n{name}{content}")
+        put(f"\n{name}{content}")
     changed = f"; changed since: {', '.join(record.changed)}" if record.changed else ""
-    print(f"\ncode {record.code}{changed}")
-    print(f"to run it again in another results folder:\n{repeat}")
+    put(f"\ncode {record.code}{changed}")
+    put(f"to run it again in another results folder:\n{repeat}")
 
 
 def _show_difference(record: TrialRecord, other: TrialRecord) -> None:
@@ -120,7 +121,7 @@ def _show_difference(record: TrialRecord, other: TrialRecord) -> None:
         if value != was[name]
     ]
     emit(("field", mine, theirs), rows)
-    print("\n" + ("\n".join(changed_code(record, other)) or "the code is the same"))
+    put("\n" + ("\n".join(changed_code(record, other)) or "the code is the same"))
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -131,6 +132,10 @@ def sparkline(values: Sequence[float]) -> str:
     low, high = min(means), max(means)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(BARS[round((mean - low) * scale)] for mean in means)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and isfinite(value)
 
 
 def _short(value: Any) -> str:

@@ -6,7 +6,16 @@ from typing import Annotated
 import typer
 
 from sweepd.cli.options import AsJson, Results, SweepName, TrialId
-from sweepd.cli.output import emit, form_of, results_address, say, say_left_out, stored
+from sweepd.cli.output import (
+    command,
+    emit,
+    form_of,
+    readable,
+    results_address,
+    say,
+    say_left_out,
+    stored,
+)
 from sweepd.errors import UserError
 from sweepd.listing import SHORT_ID
 from sweepd.statuses import STATUSES, UNTRIED
@@ -31,9 +40,12 @@ def status(
         from sweepd.cli.progress import watched  # it takes a while
 
         watched(results_address(results), sweep)
-        if sweep:
-            return
     store = stored(results)
+    for name in sorted(store.cut_off([sweep] if sweep else store.sweeps())):
+        go_on = command("resume", name, results=store.address)
+        say(f"sweep {name}: its driver was killed, or failed; `{go_on}` continues it")
+    if watch and sweep:
+        return
     if not sweep:
         sweeps, damaged = store.readable_sweeps()
         trials, plans = store.read_trials(), store.read_plans(list(sweeps))
@@ -52,10 +64,11 @@ def status(
     from sweepd.cli.progress import standings
 
     info = store.load_sweep(sweep)
-    planned = store.read_plans([sweep]).table
+    read = store.read_plans([sweep])
+    planned = read.table
     plan = planned.to_pylist()
     standing, left_out = standings(store, sweep, planned, info.metrics)
-    say_left_out(left_out)
+    say_left_out((*read.damaged, *left_out))
     varying = [
         name
         for name in (plan[0] if plan else ())
@@ -84,4 +97,4 @@ def status(
 def logs(trial: TrialId, results: Results = None) -> None:
     """Print the log of a trial: what its attempts noted and printed, and the traces of errors."""
     store = stored(results)
-    sys.stdout.write(store.read_log(store.find_trial(trial)))
+    sys.stdout.write(readable(store.read_log(store.find_trial(trial))))

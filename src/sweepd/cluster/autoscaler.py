@@ -174,6 +174,7 @@ def _written(config: Config) -> str:
     path = Path.home() / HOME / f"{config['cluster_name']}.yaml"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(f".{os.getpid()}")
+    fresh.touch(mode=0o600)  # it may name a cloud's keys
     fresh.write_text(json.dumps(config, indent=1))
     fresh.replace(path)
     return str(path)

@@ -33,19 +33,34 @@ from sweepd.grid.yamlfile import Keys
 if TYPE_CHECKING:
     from sweepd.cluster.jobs import JobSubmissionClient
 
+CLOSED = (
+    "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$HOME/{token}; "
+    'export RAY_TMPDIR="/tmp/sweepd-cluster-$(sha256sum "$RAY_AUTH_TOKEN_PATH" | head -c 8)"; '
+    'mkdir -m 700 "$RAY_TMPDIR" 2> /dev/null; '
+    '[ "$(stat -c "%u %a %F" "$RAY_TMPDIR")" = "$(id -u) 700 directory" ] || '
+    '{{ echo "$RAY_TMPDIR is open to others: remove it" >&2; exit 1; }}; '
+)
+"""What precedes each command that starts Ray. It names the token, and the folder of Ray's sockets,
+which nobody else may enter. Ray takes the path of the head's folder on all nodes, and the token is
+the same on all."""
+AGAIN = (
+    "ray stop; find /tmp -maxdepth 1 -user $(id -u) -name 'sweepd-cluster-*' -print0 "
+    "| xargs -0 rm -rf"
+)
+"""Ends this user's Rays on a node, and removes what they have left."""
 START = {
     "head_start_ray_commands": [
-        "ray stop",
+        AGAIN,
         "ulimit -n 65536; ray start --head --port=6379 --object-manager-port=8076 "
         "--autoscaling-config=~/ray_bootstrap_config.yaml --dashboard-host=127.0.0.1",
     ],
     "worker_start_ray_commands": [
-        "ray stop",
+        AGAIN,
         "ulimit -n 65536; ray start --address=$RAY_HEAD_IP:6379 --object-manager-port=8076",
     ],
 }
 """The commands that start Ray. They are Ray's own, except that Ray would open the dashboard to the
-whole network."""
+whole network and leave its logs behind."""
 SETUP: dict[str, list[str]] = {f"{of}setup_commands": [] for of in ("", "head_", "worker_")}
 """The setup commands. They are empty, since the packages of Ray's examples are not needed."""
 REQUIREMENTS = "requirements.txt"
@@ -96,10 +111,10 @@ class Launcher(OnRay):
             made["provider"] = {"type": self.provider, **provider}
         if isinstance(mounts, dict):
             made["file_mounts"] = {**mounts, f"~/{HOME}/{self._name}": str(self._folder)}
-        token = f"export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$HOME/{HOME}/{self._name}/token; "
+        closed = CLOSED.format(token=f"{HOME}/{self._name}/token")
         for name in START:
             if isinstance(made[name], list):
-                made[name] = [f"{token}{command}" for command in made[name]]
+                made[name] = [f"{closed}{command}" for command in made[name]]
         return made
 
     def checks(self) -> Iterator[Check]:

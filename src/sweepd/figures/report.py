@@ -2,6 +2,7 @@
 laws, a comparison with the paper, failures and costs. It also says where the results came from and
 how to repeat them."""
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from sweepd.figures.panels import Asked, NothingToDraw
 from sweepd.figures.render import ON_SCREEN, commands, figure, page, specified, table
 from sweepd.figures.style import ordered
 from sweepd.figures.training import one_cell
-from sweepd.listing import SHORT_ID, Row
+from sweepd.listing import SHORT_ID, Row, shown
 from sweepd.query.claim_files import load_claims
 from sweepd.query.claims import judged
 from sweepd.query.database import Views
@@ -246,11 +247,11 @@ def _repeating(launches: Records, grids: Iterable[str], asked: Questions, comman
     """Returns the commands that made the results, and those that ask for them."""
     lines = []
     for record in launches:
-        if record.get("commit"):
+        if re.fullmatch(r"[0-9a-f]{7,64}", record.get("commit") or ""):
             lines.append(f"git checkout {record['commit']}")
         if words := record.get("command"):
             lines.append(shlex.join([PurePath(words[0]).name, *words[1:]]))
     sweeps = [word for name in grids for word in ("--sweep", name)]
     for text in asked.texts.values():
         lines.append(shlex.join(["sweepd", "query", text, *sweeps]))
-    return commands(list(dict.fromkeys([*lines, command])))
+    return commands([shown(line) for line in dict.fromkeys([*lines, command])])

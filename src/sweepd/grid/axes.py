@@ -1,8 +1,8 @@
 """A block of the grid: a mapping whose keys are the fields of a frozen dataclass.
 
 One mechanism reads tasks, models, `train`, `evaluate` and `stop`, and rules inside them such as an
-lr mapping. A field given as a list is an axis. Values are checked against the field's type. The
-dataclass itself refuses what is impossible in combination.
+lr mapping. A field given as a list or a range is an axis. Values are checked against the field's
+type. The dataclass itself refuses what is impossible in combination.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweepd.closest import closest
 from sweepd.grid.fingerprint import PACKAGE, is_program
-from sweepd.grid.options import column
-from sweepd.grid.registry import REQUIRED, Parameter, fields_of, parameters
+from sweepd.grid.options import MOST_TRIALS, column
+from sweepd.grid.registry import REQUIRED, Parameter, counted, fields_of, parameters
 from sweepd.grid.user_files import error_text, is_own_file, raised_at
 from sweepd.grid.yamlfile import Document, Keys, shown
 from sweepd.limits import LARGEST_INT
@@ -69,20 +69,16 @@ class Point:
         return columns(self.kind, self.fields)
 
     @cached_property
-    def text(self) -> str:
-        """The text of settings that an identity hashes."""
-        return canonical(self.axes)
-
-    @property
-    def rules(self) -> dict[str, Any]:
-        """The axes that are not off. What is off leaves no trace in an identity, so a rule that is
-        added later changes the identity of no earlier trial."""
-        return {name: value for name, value in self.axes.items() if value is not None}
+    def counted(self) -> dict[str, Any]:
+        """What an identity hashes besides the code: the axes, without those that change nothing,
+        and the name of a task, a model or a loop."""
+        named = {"name": self.name} if self.name else {}
+        return named | columns(self.kind, counted(self.value))
 
     @cached_property
-    def identity(self) -> str:
-        """The text of a task, model or loop that an identity hashes besides the code."""
-        return canonical({"name": self.name, **self.axes})
+    def text(self) -> str:
+        """`counted` as an identity hashes it."""
+        return canonical(self.counted)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value}' for name, value in self.fields.items())})"
@@ -120,10 +116,10 @@ def plain(value: Any) -> Any:
 
 
 def columns(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a block by their columns. A rule, such as that of lr, is one value: its
-    canonical JSON."""
+    """Returns the fields of a block by their columns. A rule, such as that of lr, is one value: the
+    canonical JSON of what an identity counts of it."""
     return {
-        column(kind, name): canonical(plain(value)) if dataclasses.is_dataclass(value) else value
+        column(kind, name): canonical(counted(value)) if dataclasses.is_dataclass(value) else value
         for name, value in fields.items()
     }
 
@@ -235,8 +231,18 @@ def read_choices(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Po
 
 def _read_value(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Point]:
     """Returns what one written value stands for. A scalar stands for itself. A rule is a mapping of
-    fields that may be axes themselves, and it stands for each of its points."""
+    fields that may be axes themselves, and it stands for each of its points. A range stands for
+    each of its values."""
     scalars, rule = alternatives(kind)
+    if is_range(raw):
+        try:
+            values = [scalar(scalars, value) for value in range_values(raw)]
+        except ValueError as error:
+            key = str(error).partition(" ")[0]
+            document.refuse((*keys, key) if key in raw else keys, str(error))
+            return []
+        document.ranges[keys] = values
+        return [Point(value, keys) for value in values]
     known = parameters(rule) if rule else {}
     is_axis = isinstance(raw, dict) and any(  # as another program writes it
         isinstance(value, list) and key not in known and not closest(key, known)
@@ -310,11 +316,89 @@ def misread(raw: Any, value: Any) -> str:
 _SMALLER = "a whole number from -2^53 to 2^53"
 
 
+SCALES = ("linear", "log", "integers", "log_integers")
+"""How the values of a range lie between its ends. The last two are rounded to whole numbers."""
+DIGITS = {"linear": 12, "log": 6}
+"""The significant digits to which values inside a range are rounded, so that people can read them
+and 0.1 + 0.2 is 0.3."""
+
+
+def is_range(raw: object) -> bool:
+    """Returns whether a value is a range. Python has no field called `from`."""
+    return isinstance(raw, dict) and "from" in raw
+
+
+def range_values(raw: Mapping[str, Any]) -> list[int | float]:
+    """Returns the values of a range such as `{from: 1.0e-4, to: 1.0e-1, points: 6, scale: log}`, in
+    rising order. Half the distance, with 11 points in place of 6, keeps these values. Raises
+    ValueError, whose first word is the key that is wrong."""
+    for key in raw:
+        if key not in ("from", "to", "points", "scale"):
+            raise ValueError(f"{key} is no key of a range; it has from, to, points and scale")
+    scale = raw.get("scale", "linear")
+    if scale not in SCALES:
+        raise ValueError(f"scale = {shown(scale)}: must be {' or '.join(SCALES)}")
+    ends: list[float] = []
+    for key in ("from", "to"):
+        try:
+            ends.append(scalar(float, raw.get(key)))
+        except ValueError as error:
+            raise ValueError(f"{key} = {error}") from None
+    low, high = ends
+    try:
+        points = scalar(int, raw.get("points"))
+    except ValueError as error:
+        raise ValueError(f"points = {error}") from None
+    if not 2 <= points <= MOST_TRIALS:
+        raise ValueError(f"points = {points}: must be from 2 to {MOST_TRIALS:,}")
+    if not low < high:
+        raise ValueError(f"to = {high:g}: must be above from = {low:g}")
+    if "log" in scale and not low > 0:
+        raise ValueError(f"from = {low:g}: must be above 0 on a scale of logarithms")
+    if "integers" in scale and not (low.is_integer() and high.is_integer()):
+        key = "to" if low.is_integer() else "from"
+        raise ValueError(f"{key} = {raw[key]}: must be a whole number where scale = {scale}")
+
+    def value(share: float) -> int | float:
+        if share in (0, 1):  # the ends as they are written
+            end = high if share else low
+        elif "log" in scale:
+            end = low * (high / low) ** share
+        else:
+            end = low + (high - low) * share
+        if "integers" in scale:
+            return round(end)
+        return end if share in (0, 1) else float(f"{end:.{DIGITS[scale]}g}")
+
+    # A value depends on its share of the way alone, and 2 / 10 is 1 / 5 to the last bit.
+    values = [value(i / (points - 1)) for i in range(points)]
+    if len({*values}) < points:
+        raise ValueError(f"points = {points}: some of them are one value; write fewer")
+    return values
+
+
 def count(raw: Any) -> int:
     """Returns how many points a value of a grid stands for, at least 1, without expanding it."""
+    if is_range(raw):
+        points = raw.get("points")
+        return max(1, points) if isinstance(points, int) else 1
     if isinstance(raw, dict):
         return math.prod(map(count, raw.values()))
     return max(1, sum(map(count, raw))) if isinstance(raw, list) else 1
+
+
+RANGE_SCHEMA: dict[str, Any] = {
+    "description": "a range: an axis of equally spaced values",
+    "type": "object",
+    "properties": {
+        "from": {"type": "number"},
+        "to": {"type": "number"},
+        "points": {"type": "integer", "minimum": 2},
+        "scale": {"enum": [*SCALES], "default": "linear"},
+    },
+    "required": ["from", "to", "points"],
+    "additionalProperties": False,
+}
 
 
 def block_schema(fields: Fields, named: Mapping[str, Any]) -> dict[str, Any]:
@@ -326,6 +410,7 @@ def block_schema(fields: Fields, named: Mapping[str, Any]) -> dict[str, Any]:
         one: dict[str, Any] = adapter(scalars).json_schema()
         if rule:
             one = {"anyOf": [one, block_schema(parameters(rule), {})]}
+        one = {"anyOf": [one, RANGE_SCHEMA]}
         properties[name] = {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
         if parameter.default is REQUIRED:
             required.append(name)

@@ -1,10 +1,9 @@
 """Which code a trial runs, and a fingerprint of it.
 
-Files are read and parsed, never imported: `sweepd query` asks for the current code without torch.
-The fingerprint is of the syntax trees without comments, docstrings and formatting, written out by
-hand so that it is the same on every Python from 3.11 on. An import from sweepd counts by the names
-that it binds, not by the module that it names: moving a function of ours to another file changes no
-trial's identity.
+A file of ours counts by its `VERSION`, which says what it does; tests/golden holds it to that. A
+user's file counts by its syntax tree without comments, docstrings and formatting, the same on every
+Python from 3.11 on, and by the versions of what it imports from sweepd. Files are read and parsed,
+never imported: `sweepd query` asks for the current code without torch.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import shlex
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from sweepd import cache
 from sweepd.errors import UserError
 
 Kind = Literal["task", "model", "loop"]
@@ -34,23 +32,23 @@ Class = tuple[Kind, str]
 PACKAGE = Path(__file__).parents[1]
 FOLDERS: dict[Kind, Path] = {"task": PACKAGE / "tasks", "model": PACKAGE / "models"}
 """The folders of the classes that come with sweepd. No loops come with it."""
-TRAINING = ("trial/training.py", "trial/evaluation.py", "grid/settings.py")
-"""The files of sweepd that a trial of a task and a model runs, with all that these import."""
-LOOP = ("trial/own_loop.py",)
-"""The files of sweepd that a trial of a user's own loop runs, with all that these import."""
+TRAINING = PACKAGE / "trial/training.py"
+LOOP, PROGRAM = (TRAINING.with_name(name) for name in ("own_loop.py", "program.py"))
+"""These state the version of what runs trials: of tasks and models, of loops, of programs."""
+OWNERS = {PACKAGE / "trial": TRAINING} | {one: one / "base.py" for one in FOLDERS.values()}
+"""By folder, the file whose version is that of all files there that state none."""
 INSTALLED = {"site-packages", "dist-packages"}
 LOCKS = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "requirements.txt")
 """The files that say which libraries a program uses. Those beside its files are part of it."""
 MOST_BYTES = 2**26
 """The largest size of a file of a program, in bytes. A larger file holds data."""
 Parsed = tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
-_THIS_FILE = Path(__file__).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Code:
-    """The code that a trial runs. digest: 12 hex digits that identify all files together. files:
-    for each file, by the name that people see, 12 hex digits that identify it."""
+    """The code that a trial runs. digest: 12 hex digits of all of it. files: for each file, by the
+    name that people see, 12 hex digits of its content, or its version if it is one of ours."""
 
     digest: str
     files: dict[str, str]
@@ -58,13 +56,8 @@ class Code:
 
 @functools.cache
 def _parsed(text: str) -> Parsed:
-    """Returns the fingerprint and the imports of a source text. They depend on nothing but the
-    text, the Python that parses it and this file, and are kept under a hash of these. Raises
-    SyntaxError or ValueError for what is no Python."""
-    name = f"parsed/{_hex(f'{sys.version} {_THIS_FILE} {text}', 32)}.json"
-    if kept := cache.recall(name):
-        digest, imports = json.loads(kept)
-        return digest, tuple((level, module, tuple(names)) for level, module, names in imports)
+    """Returns the fingerprint and the imports of a source text. Raises SyntaxError or ValueError
+    for what is no Python."""
     tree = ast.parse(text)
     # Each name that the file imports from sweepd, with its alias in the file.
     bound = {
@@ -73,9 +66,7 @@ def _parsed(text: str) -> Parsed:
         if isinstance(node, ast.Import | ast.ImportFrom) and _is_from_sweepd(node)
         for alias in node.names
     }
-    parsed = _hex("".join([*_canonical(tree), *sorted(bound)])), tuple(_imports(tree))
-    cache.keep(name, json.dumps(parsed).encode())
-    return parsed
+    return _hex("".join([*_canonical(tree), *sorted(bound)])), tuple(_imports(tree))
 
 
 def source(kind: Kind, name: str, base: Path) -> Path:
@@ -103,33 +94,33 @@ def source(kind: Kind, name: str, base: Path) -> Path:
     raise FileNotFoundError(f"no file defines {name}")
 
 
-def trial_files(*sources: Path, roots: Iterable[str] = TRAINING) -> list[Path]:
-    """Returns the files that a trial runs, in the order in which imports reach them.
+def trial_files(*sources: Path) -> list[Path]:
+    """Returns the files that classes run, in the order in which imports reach them.
 
-    The search begins with `roots` and the `sources` of the trial's classes. It follows imports to
-    every file of sweepd, of the user's own package, or beside the user's file. Installed libraries
-    are not part of it.
+    The search begins with the `sources` of the classes. It follows imports to every file of the
+    user's own package, beside the user's file, or of sweepd, whose own imports it does not follow.
+    Installed libraries are not part of it.
     """
-    waiting = [*(PACKAGE / root for root in roots), *sources]
-    found: dict[Path, None] = {}
+    waiting, found = [*sources], dict[Path, None]()
     while waiting:
         path = waiting.pop(0)
         if path not in found:
             found[path] = None
-            ours = path.is_relative_to(PACKAGE)
-            waiting += _ours_imports(path) if ours else _imported_files(path)
+            waiting += () if path.is_relative_to(PACKAGE) else _imported_files(path)
     return list(found)
 
 
 def fingerprint(files: Iterable[Path], base: Path) -> Code:
-    """Returns the code of `files`, which may come in any order. Names are shown relative to sweepd,
-    or else to `base`. Raises UserError for a file that cannot be read or is not Python."""
-    digests = {}
+    """Returns the code of `files`, in any order. Ours are named `sweepd/…`, others from `base` if
+    they lie there. Raises UserError for what cannot be read or is not Python."""
+    versions, digests = dict[str, str](), dict[str, str]()
     for path in files:
-        folder = next((f for f in (PACKAGE, base.absolute()) if path.is_relative_to(f)), None)
-        shown = path.relative_to(folder) if folder else path
-        digests[shown.as_posix()] = _parse(path)[0]
-    return Code(_hex(" ".join(sorted(digests.values()))), digests)
+        if path.is_relative_to(PACKAGE):
+            versions |= _versions(path)
+        else:
+            digests[path.as_posix().removeprefix(f"{base.absolute()}/")] = _parse(path)[0]
+    counted = [*map(" ".join, versions.items()), *digests.values()]
+    return Code(_hex(" ".join(sorted(counted))), {**versions, **digests})
 
 
 def is_program(where: str) -> bool:
@@ -160,7 +151,7 @@ def program_files(where: str, base: Path) -> dict[str, Path]:
     for path in map(Path, map(os.path.normpath, named)):
         if not path.is_file():
             raise FileNotFoundError(f"there is no {path}")
-        beside = trial_files(path, roots=()) if path.suffix == ".py" else [path]
+        beside = trial_files(path) if path.suffix == ".py" else [path]
         beside += [folder / lock for folder in (path.parent, base) for lock in LOCKS]
         for file in beside:
             if file == path or (file.is_file() and not file.is_relative_to(PACKAGE)):
@@ -177,7 +168,8 @@ def trial_code(classes: Iterable[Class], base: Path) -> Code:
             continue
         block = json.loads(where)
         block.pop("files", None)
-        digests = {"the grid's `program`": _hex(json.dumps(block, sort_keys=True))}
+        shown = json.dumps(block, sort_keys=True)
+        digests = {**_versions(PROGRAM), "the grid's `program`": _hex(shown)}
         for name, path in program_files(where, base).items():
             if path.stat().st_size > MOST_BYTES:
                 raise UserError(
@@ -187,8 +179,8 @@ def trial_code(classes: Iterable[Class], base: Path) -> Code:
             digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
         return Code(_hex(json.dumps(digests, sort_keys=True)), digests)
     sources = {kind: source(kind, where, base) for kind, where in classes}
-    roots = LOOP if "loop" in sources else TRAINING
-    return fingerprint(trial_files(*sources.values(), roots=roots), base)
+    runner = LOOP if "loop" in sources else TRAINING
+    return fingerprint([runner, *trial_files(*sources.values())], base)
 
 
 def current_code(classes: Iterable[Class], base: Path) -> Code | None:
@@ -202,6 +194,16 @@ def current_code(classes: Iterable[Class], base: Path) -> Code | None:
 def imported_names(path: Path) -> set[str]:
     """Returns the first part of the name of each module that a file imports absolutely."""
     return {name.partition(".")[0] for level, name, _ in _parse(path)[1] if not level}
+
+
+@functools.cache
+def _versions(path: Path) -> dict[str, str]:
+    """Returns the version of what a file of ours does, by the name of the file that states it.
+    Returns none of a file that has no part in what a trial comes to."""
+    for file in (path, OWNERS.get(path.parent)):
+        if file and (found := re.search(r"(?m)^VERSION = (\d+)$", file.read_text("utf-8"))):
+            return {f"sweepd/{file.relative_to(PACKAGE).as_posix()}": found[1]}
+    return {}
 
 
 def _parse(path: Path) -> Parsed:
@@ -255,7 +257,8 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str, tuple[str, ...]]]:
 
 
 def _imported_files(path: Path) -> Iterator[Path]:
-    """Yields the files that `path` imports beside it, from its own package, or from sweepd."""
+    """Yields the files that `path` imports beside it, from its own package, or from sweepd. With a
+    task or a model of ours comes the base that it is written with."""
     package, root = path.parent, path.parent
     while (root / "__init__.py").is_file():
         root = root.parent
@@ -272,16 +275,12 @@ def _imported_files(path: Path) -> Iterator[Path]:
             continue
         target = "/".join([str(start), *parts])
         submodules = [file for name in names if (file := _file_of(f"{target}/{name}"))]
-        yield from map(Path, submodules)
         if len(submodules) < max(1, len(names)) and (file := _file_of(target)):
-            yield Path(file)
-
-
-@functools.cache
-def _ours_imports(path: Path) -> tuple[Path, ...]:
-    """Returns what `_imported_files` yields for a file of sweepd, which imports the same as long as
-    this process lives."""
-    return tuple(_imported_files(path))
+            submodules.append(file)
+        for found in map(Path, submodules):
+            yield found
+            if found.parent in FOLDERS.values():
+                yield OWNERS[found.parent]
 
 
 def _file_of(target: str) -> str | None:
@@ -341,5 +340,5 @@ def _joined(parts: list[ast.expr]) -> list[ast.expr]:
     return [part for part in joined if not (isinstance(part, ast.Constant) and part.value == "")]
 
 
-def _hex(text: str, digits: int = 12) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+def _hex(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from sweepd.limits import METRIC
+
 Better = Literal["up", "down"]
 """The way in which a score is better: higher (`up`) or lower (`down`)."""
 BETTER: dict[str, Better] = {"acc": "up", "chain_acc": "up", "loss": "down"}
@@ -19,8 +21,6 @@ BETTER: dict[str, Better] = {"acc": "up", "chain_acc": "up", "loss": "down"}
 loop may report others."""
 RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
 """The least and the greatest value that each of these scores can have."""
-
-NAME = re.compile(r"[a-z][a-z0-9_]{0,59}(?<!_min)(?<!_max)(?<!_least)(?<!_most)")
 
 
 def range_of(score: str) -> tuple[float, float]:
@@ -62,7 +62,7 @@ def fault(metrics: object) -> str | None:
     if not isinstance(metrics, Mapping) or not metrics:
         return "has `metrics` that are no mapping of names to 'up' or 'down', as {'f1': 'up'}"
     for name, better in metrics.items():
-        if not isinstance(name, str) or not NAME.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(METRIC, name):
             return (
                 f"has a metric named {name!r}; a name has small letters, digits and _, a letter "
                 "first, and does not end in _min, _max, _least or _most"

@@ -12,15 +12,15 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 from sweepd.grid.metrics import BETTER, Better
+from sweepd.limits import GOAL
+from sweepd.limits import PASS_RULES as PASS_RULES
+from sweepd.limits import PassRule as PassRule
 from sweepd.statuses import STATUSES
 
 OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-_GOAL = re.compile(
-    rf"\s*(?P<metric>\w+)\s*(?P<comparison>{'|'.join(OPERATORS)})\s*(?P<number>[-+.\w]+)\s*"
-)
 
 RESERVED = (
     *("id", "trunk", "config", "code", "attempt", "sweep", "task", "model", "size", "L", "seed"),
@@ -77,8 +77,6 @@ def column(kind: str, field: str) -> str:
 
 MOST_TRIALS = 100_000
 """The largest number of trials of a grid."""
-PassRule = Literal["median", "all", "any", "mean"]
-PASS_RULES: tuple[PassRule, ...] = get_args(PassRule)
 MEAN_DIGITS = 14
 """The decimal places to which means over seeds are rounded. More would depend on the order of the
 seeds, and so would whether 0.85, 0.9 and 0.95 meet a goal of 0.9."""
@@ -105,7 +103,7 @@ class Goal:
         caller knows which metrics and thresholds there can be. Raises ValueError for any other
         text."""
         try:
-            match = _GOAL.fullmatch(text)
+            match = re.fullmatch(GOAL, text)
             return cls(match["metric"], match["comparison"], float(match["number"]))  # type: ignore[index]
         except (TypeError, ValueError):
             raise ValueError("write METRIC > NUMBER, such as acc > 0.9") from None

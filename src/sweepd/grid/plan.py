@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sweepd.errors import UserError
 from sweepd.grid import lengths
 from sweepd.grid.advice import clashes, cost_notes, doubts, length_scores, own_metrics, unaskable
-from sweepd.grid.axes import Point, reason
+from sweepd.grid.axes import Block, Point, reason
 from sweepd.grid.costs import Costs, costs, train_flops
-from sweepd.grid.fingerprint import Class, Code, trial_code
+from sweepd.grid.fingerprint import KINDS, Class, Code, trial_code
 from sweepd.grid.metrics import Better
 from sweepd.grid.options import column
+from sweepd.grid.registry import neutral
 from sweepd.grid.settings import LrRule, Train
 from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Setting, Trial, loop_facts, loop_trials, trained_trials
@@ -89,6 +90,27 @@ class Plan:
             for block in self.grid.blocks["task"]
         }
         return fields or {task: (field,) for task, field in self.size_fields.items()}
+
+    @property
+    def neutral(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """See `SweepInfo.neutral`. Those of training go with each model. A field that is off, null,
+        has nothing to fill in."""
+
+        def columns(kind: str, block: Block) -> dict[str, Any]:
+            values = neutral(block.kind).items()
+            return {column(kind, name): value for name, value in values if value is not None}
+
+        blocks = self.grid.blocks
+        found: dict[str, dict[str, dict[str, Any]]] = {"task": {}, "model": {}}
+        of_training = [columns(kind, b) for kind in ("train", "evaluate") for b in blocks[kind]]
+        for kind in KINDS:
+            for block in blocks[kind]:
+                at = columns(kind, block)
+                for more in of_training if kind == "model" else ():
+                    at |= more
+                if at:
+                    found["task" if kind == "task" else "model"][block.name] = at
+        return found
 
     @property
     def metrics(self) -> dict[str, Better]:

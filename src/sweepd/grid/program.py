@@ -13,6 +13,7 @@ import json
 import keyword
 import operator
 import shlex
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -57,6 +58,11 @@ LARGEST_POWER = 64
 """The largest exponent of a derived value. Without a limit, a slip of the pen could take hours."""
 Value = int | float | str | bool | None
 """A value of a field."""
+
+NEEDED = {
+    "size": "it names the field that makes the task harder, as `size: n`; rename a field of yours"
+}
+"""What a key of a program needs where that is more than a text."""
 
 
 class Program:
@@ -199,7 +205,7 @@ def read_program(
     has_keys(document, KEYS, {k: v for k, v in raw.items() if k in KEYS}, keys, "a program")
     for name in ("program", "as", "task", "size"):
         if name in raw and not (isinstance(raw[name], str) and raw[name].strip()):
-            refuse(name, f"{shown(raw[name])}: one text is needed")
+            refuse(name, f"{shown(raw[name])}: {NEEDED.get(name, 'one text is needed')}")
     if "metrics" in raw and (wrong := metrics.fault(raw["metrics"])):
         refuse("metrics", f"a program {wrong}")
     named_files = raw.get("files", [])
@@ -246,7 +252,9 @@ def _faults(
 ) -> Iterator[tuple[str, str]]:
     """Yields the fields that a program cannot have, each with what is wrong."""
     for name, value in own.items():
-        if not name.isidentifier() or keyword.iskeyword(name) or name in (*GIVEN, "cost"):
+        if (usual := unicodedata.normalize("NFKC", name)) != name:
+            yield name, f"{name}: Python takes this name for {usual} (NFKC); write it so"
+        elif not name.isidentifier() or keyword.iskeyword(name) or name in (*GIVEN, "cost"):
             yield name, f"{name}: no field can be called so; rename it"
         elif name in COSTS and name not in derived:
             yield name, f'{name} is a cost; derive it, as `{name}: "{{12 * width ** 2}}"`'

@@ -28,6 +28,10 @@ from sweepd.grid.user_files import USERS, module_of, own_classes, place_of_defin
 
 REQUIRED: Any = object()
 SCALARS = (int, float, str, bool, types.NoneType)
+NEUTRAL = "neutral"
+"""The key of a field's metadata with the value at which the field changes nothing. A field that
+comes later declares it, as `field(default=0.0, metadata={"neutral": 0.0})`: at this value it leaves
+no trace in an identity, so the trials from before the field stay what they were."""
 GIVEN = {
     "task": "what it learns, such as `task = 'digits'`",
     "size_field": "the name of the field that makes its problem larger",
@@ -315,6 +319,19 @@ def fields_of(one: object) -> dict[str, Any]:
         for field in dataclasses.fields(one)  # type: ignore[arg-type]
         if field.init
     }
+
+
+def counted(one: object) -> dict[str, Any]:
+    """Returns the values of an instance's parameters that an identity counts. These are all but
+    those that stand at the value which their field declares NEUTRAL."""
+    at, values = neutral(type(one)), fields_of(one)
+    return {name: value for name, value in values.items() if name not in at or value != at[name]}
+
+
+def neutral(kind: type) -> dict[str, Any]:
+    """Returns the fields that declare NEUTRAL, with the value of each."""
+    fields = dataclasses.fields(kind)
+    return {each.name: each.metadata[NEUTRAL] for each in fields if NEUTRAL in each.metadata}
 
 
 def is_scalar(kind: Any) -> bool:

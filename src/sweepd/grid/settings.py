@@ -11,6 +11,8 @@ from typing import Literal
 
 Schedule = Literal["wsd", "cosine", "linear", "constant"]
 Precision = Literal["fp32", "bf16"]
+OFF = {"neutral": None}
+"""The metadata of a field that does nothing if it is None (`registry.NEUTRAL`)."""
 
 
 @dataclass(frozen=True)
@@ -159,19 +161,19 @@ class Stop:
     """When a trial ends, besides its last step: `success` and budgets, which tell no lie about it,
     and rules that give up on it."""
 
-    success: float | None = None
+    success: float | None = field(default=None, metadata=OFF)
     """The accuracy of a check at which the test sample is drawn. If the test accuracy is also at or
     above it, the trial ends as solved. Otherwise it trains on."""
-    tokens: int | None = None
+    tokens: int | None = field(default=None, metadata=OFF)
     """A budget of tokens. The test sample is drawn at the first step by which this many tokens were
     scored."""
-    seconds: float | None = None
+    seconds: float | None = field(default=None, metadata=OFF)
     """A budget of training time in seconds, checks included, over all attempts."""
-    flops: float | None = None
+    flops: float | None = field(default=None, metadata=OFF)
     """A budget of training FLOPs. The trial is planned with the number of steps that it pays
     for."""
-    plateau: Plateau | None = None
-    asha: Asha | None = None
+    plateau: Plateau | None = field(default=None, metadata=OFF)
+    asha: Asha | None = field(default=None, metadata=OFF)
 
     def __post_init__(self) -> None:
         if self.success is not None and not 0 < self.success <= 1:

@@ -464,6 +464,8 @@ class _Reader:
 
     def program(self, raw: dict[str, Any], keys: Keys) -> Block | None:
         """Returns the block of a program (`loop: {program: …}`)."""
+        if any(unread[: len(keys)] == keys for unread in self.document.unread):
+            return None  # it has a value that is refused already
         seeds = self.raw.get("seeds")
         many = len(seeds) if isinstance(seeds, list) else 2 if isinstance(seeds, dict) else 1
         found = read_program(self.document, raw, keys, self.base, seeds=many)

@@ -197,11 +197,11 @@ def trained_trials(
         paid = stop.value.flops // train_flops(cost.flops, fitted.batch_size)
         fitted = replace(fitted, steps=min(fitted.steps, int(paid)))
     # Of a budget of FLOPs the weights see only the steps that it pays for.
-    trajectory = {**train.axes, "steps": fitted.steps}
+    trajectory = {**train.counted, "steps": fitted.steps}
     parting = {"steps", "decay"} if fitted.extensible else {"decay"}
     common = {name: value for name, value in trajectory.items() if name not in parting}
-    weights = {"task": task.identity, "model": model.identity, "train": train.text}
-    stop_text = canonical({"success": None, **stop.rules})
+    weights = {"task": task.text, "model": model.text, "train": train.text}
+    stop_text = canonical({"success": None, **stop.counted})
     unscored = {**weights, "evaluate": evaluate.text, "stop": stop_text}
     asked = {name: canonical(value) for name, value in lengths.written(factors).items()}
     reported = metrics.directions(task.value.metrics)
@@ -253,10 +253,10 @@ def loop_trials(
         metrics=metrics.directions(loop.value.metrics),
         **facts,
     )
-    whole = {"loop": loop.identity, "stop": canonical(stop.rules)}
+    whole = {"loop": loop.text, "stop": stop.text}
     parting = {"steps"} if facts["train"].extensible else set()
-    common = {name: value for name, value in loop.axes.items() if name not in parting}
-    trunk = {"loop": canonical({"name": loop.name, **common})}
+    common = {name: value for name, value in loop.counted.items() if name not in parting}
+    trunk = {"loop": canonical(common)}
     for seed in seeds:
         yield _seeded(of_cell, seed, code, whole, trunk)
 

@@ -150,7 +150,7 @@ def undisturbed() -> Iterator[None]:
 def _forget_edited(path: Path) -> None:
     """Has Python import anew what a user's file runs of theirs, where any of it has changed since
     it was imported."""
-    files = fingerprint.trial_files(path, roots=())
+    files = fingerprint.trial_files(path)
     now = {str(f): f.read_bytes() for f in files if not f.is_relative_to(PACKAGE)}
     if any(_read.get(file, data) != data for file, data in now.items()):
         importlib.invalidate_caches()
@@ -357,7 +357,7 @@ def _find_neighbours(where: str, path: Path) -> None:
     key = next((one for one, (known, _) in _beside.items() if known == folder), key)
     names = fingerprint.imported_names(path)
     runs = {name: path.parent / f"{name}.py" for name in names}
-    for file in fingerprint.trial_files(path, roots=()):
+    for file in fingerprint.trial_files(path):
         if file != path and file.is_relative_to(path.parent):
             parts = file.relative_to(path.parent).with_suffix("").parts
             runs[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file

@@ -104,6 +104,8 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
     unread: set[Keys] = field(default_factory=set)
     """Where a value could not be read, which is among the problems. None stands in its place."""
+    ranges: dict[Keys, list[int | float]] = field(default_factory=dict)
+    """The values of each range that a grid has as an axis."""
 
     def place(self, keys: Keys) -> str:
         """Returns where a value is written, or where the nearest one around it is, if it is not."""

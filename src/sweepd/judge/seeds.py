@@ -1,7 +1,8 @@
 """What endings say of a seed's score, what a seed has done by a budget, and one score of many.
 
 What is known of a score is an interval between two ends, `at_worst` and `at_best`. Everything here
-is a function of arrays of floats. A score that nobody measured is NaN.
+is a function of arrays of floats. A score that nobody measured is NaN, and one that is infinite was
+not measured either.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def known(
     completed one without a number. A trial that has not ended has the status None.
     """
     status, score = np.asarray(statuses, object), np.asarray(scores, np.float64)
-    measured = ~np.isnan(score)
+    measured = np.isfinite(score)
     completed, solved = (status == "completed") & measured, (status == "solved") & measured
     diverged = status == "diverged"
     shown = completed | solved | ((status == "stopped") & measured)

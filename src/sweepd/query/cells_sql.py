@@ -60,6 +60,14 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def measured(score: str) -> str:
+    """Returns SQL of a score that is null where it is no number: NaN or infinite. It meets no goal,
+    passes no condition and is no best value, as if nothing had been measured. (To DuckDB, NaN is
+    greater than any number.) `judge.seeds` and `sweepd.limits` say the same of a score in Python.
+    """
+    return f"(CASE WHEN isfinite({score}) THEN {score} END)"
+
+
 def bounds_of(score: str) -> tuple[str, str]:
     """Returns the columns of `raw.bounds` with the least and the greatest value that a
     score may turn out to have."""
@@ -191,7 +199,7 @@ def reached_sql(goals: Iterable[str], member: str, scores: ScoreDirections) -> s
         if goal.metric in scores and isfinite(goal.threshold):  # then its text holds no quotes
             met += (
                 f" WHEN '{text}' THEN {at_check if goal.metric == 'loss' else 'true'} AND "
-                f"metrics.{quoted(goal.metric)} {goal.comparison} {goal.threshold!r}"
+                f"{measured(f'metrics.{quoted(goal.metric)}')} {goal.comparison} {goal.threshold!r}"
             )
             known += f", '{text}'"
     return f"""

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.options import OF_CELLS, PASS_RULES, Goal
+from sweepd.limits import text_in_column
 from sweepd.query import cells_sql
 from sweepd.query.cells_sql import GOAL_COST, MEASURED, OF_TRIALS, ScoreDirections
 from sweepd.query.evidence import lay_out
@@ -28,8 +29,9 @@ from sweepd.query.metrics import attach
 from sweepd.query.sandbox import copy, interruptible, sandbox
 from sweepd.query.selection import CodeChoice, Selection, Source
 from sweepd.store.endings import parted
-from sweepd.store.schema import METRICS, PLAN, TRIALS, with_doubles
+from sweepd.store.schema import BOOL, METRICS, PLAN, TRIALS, column, with_doubles
 from sweepd.store.storage import Damaged
+from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Read
 
 VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
@@ -235,13 +237,11 @@ class Views:
         if "cells" in self.made:
             return
         con = self.connection
-        among, left_out, infos = "", 0, self.selection.infos.values()
+        among, left_out = "", 0
         con.execute("CREATE TABLE raw.counted (task VARCHAR, model VARCHAR, code VARCHAR)")
         made_by = "SELECT task, model, code, count(*) FROM trials GROUP BY ALL"
         for task, model, code, trials in con.execute(made_by).fetchall():
-            # Where the present code cannot be found, the newest ending of each trial counts.
-            current = None if isinstance(self.code, str) else self.code(task, model)
-            if current in (None, code) or any(info.accepts(code, current) for info in infos):
+            if self._counts(task, model, code):
                 con.execute("INSERT INTO raw.counted VALUES (?, ?, ?)", [task, model, code])
             else:
                 left_out += trials
@@ -252,6 +252,36 @@ class Views:
         con.execute(cells_sql.members_sql(self.identity, *axes, self.member, among))
         lay_out(con, self.identity, self.member, {**MEASURED, **self.own})
         self.made.add("cells")
+
+    def _counts(self, task: str, model: str, code: str) -> bool:
+        """Returns whether a code's trials count: that of the present code, or, of sweeps that were
+        asked for by name, the code that the newest of them planned. Notes where these differ."""
+        if isinstance(self.code, str):
+            return True
+        present, infos = self.code(task, model), self.selection.infos.values()
+        wanted = {present}
+        if not self.selection.whole_store and (plans := self._planned_codes.get((task, model))):
+            planned = next((codes for codes in plans if present in codes), plans[0])
+            if present not in {None, *planned}:
+                note = f"the code of {model} on {task} has changed since: these are the trials that"
+                note += " the sweep planned (`sweepd launch` runs the present code)"
+                self.notes.extend([] if note in self.notes else [note])
+            wanted = {*planned}
+        return bool({None, code} & wanted) or any(
+            info.accepts(code, counted) for info in infos for counted in wanted if counted
+        )
+
+    @cached_property
+    def _planned_codes(self) -> Mapping[tuple[str, str], Sequence[Set[str]]]:
+        """The codes with which each task and model is planned, a set for each sweep, the newest
+        first."""
+        plans: defaultdict[tuple[str, str], list[Set[str]]] = defaultdict(list)
+        planned = """SELECT plan.task, plan.model, list(DISTINCT plan.code) FROM raw.planned AS plan
+            JOIN raw.sweeps AS s ON plan.sweep = s.name
+            GROUP BY plan.task, plan.model, s.number ORDER BY s.number DESC"""
+        for task, model, codes in self.connection.execute(planned).fetchall():
+            plans[task, model].append(set(codes))
+        return plans
 
     @interruptible()
     def prepare(self, text: str) -> tuple[Damaged, ...]:
@@ -320,6 +350,7 @@ def connect(
     `needed`: the views that will be asked (`named_views`, `needed_by`). What these do not need is
     not read, and the other views may be missing or empty.
 
+    Of named sweeps, the trials are those that these have planned, now or with an earlier code.
     `cells` are the planned ones and, over the whole store, those of trials that no plan has. Where
     all trials of a cell are planned on demand, it is there once one of them is done. A trial whose
     seed is only for close calls, or only confirms a pass, is a member once it is done.
@@ -340,8 +371,9 @@ def connect(
     planned = plans.table
     if of_trials:
         trials = source.read_trials(None if whole_store else set(planned["config"].to_pylist()))
-    ended = trials.table
+    planned, ended = _filled([planned, trials.table], infos.values())
     if not whole_store:
+        ended = ended.filter(column(selection.has_planned(planned, ended), BOOL))
         # The endings of other sweeps lay in the same files, and a field of theirs may have the name
         # of one of these in another spelling.
         spellings = Counter(map(str.lower, {*ended.column_names, *planned.column_names}))
@@ -367,9 +399,16 @@ def connect(
     # `trials` has the ending of each trial that counts, `raw.superseded` the other endings.
     con = sandbox()
     copy(con, "raw.planned", planned)
+    unscored = {n: ended[n].null_count for n in own if n in ended.column_names}
+    ended = with_doubles(ended, own)
+    notes = [
+        f"left out: {name} of {texts} endings, which is a text and no number"
+        for name, nulls in unscored.items()
+        if (texts := ended[name].null_count - nulls)
+    ]
     counting, superseded = parted(ended)
-    copy(con, "trials", with_doubles(counting, own))
-    copy(con, "raw.superseded", with_doubles(superseded, own))
+    copy(con, "trials", counting)
+    copy(con, "raw.superseded", superseded)
     con.execute("CREATE VIEW attempts AS FROM trials UNION ALL FROM raw.superseded")
     if "metrics" in needed:  # which `prepare` replaces
         attach(con, Read(METRICS.concat([])), [], own=tuple(own))
@@ -388,7 +427,38 @@ def connect(
     con.execute(cells_sql.SWEEPS)
     con.execute("SET lock_configuration = true")
     damaged = (*selection.damaged, *plans.damaged, *trials.damaged)
-    return Views(con, selection, code, plan_axes, trial_axes, own, damaged)
+    return Views(con, selection, code, plan_axes, trial_axes, own, damaged, notes)
+
+
+def _filled(tables: Sequence[pa.Table], infos: Iterable[SweepInfo]) -> list[pa.Table]:
+    """Returns tables of trials in which those from before a field stand at the value at which, as a
+    newer sweep says, it changes nothing. So the trials from before and after are of one cell."""
+    fields = {field.name: field for table in tables for field in table.schema}
+    axes = fields.keys() - PLAN.fixed.keys() - TRIALS.fixed.keys()
+    filled = list(tables)
+    neutral = (
+        (kind, name, axis, value)
+        for info in infos
+        for kind, names in info.neutral.items()
+        for name, columns in names.items()
+        for axis, value in columns.items()
+        if axis in axes and isinstance(value, int | float | str)
+    )
+    for kind, name, axis, value in dict.fromkeys(neutral):
+        import pyarrow.compute as pc  # which takes a while
+
+        of = fields[axis].type
+        try:
+            at = pa.scalar(text_in_column(value) if pa.types.is_string(of) else value, of)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # the column is another field's
+            continue
+        for i, table in enumerate(filled):
+            if axis not in table.column_names:
+                table = table.append_column(fields[axis], pa.nulls(table.num_rows, of))
+            before = pc.and_(pc.equal(table[kind], name), pc.is_null(table[axis]))
+            place = table.column_names.index(axis)
+            filled[i] = table.set_column(place, axis, pc.if_else(before, at, table[axis]))
+    return filled
 
 
 @contextmanager
@@ -432,15 +502,16 @@ def curves(views: Views, ids: Collection[str], score: str, most: int) -> Mapping
     """
     if not ids:
         return {}
+    value = cells_sql.measured(cells_sql.quoted(score))
     wanted = ", ".join("'" + id_.replace("'", "''") + "'" for id_ in sorted(ids))
     rows = views.fetch(
         f"""
         WITH RECURSIVE {cells_sql.lineage_sql(f"trials WHERE id IN ({wanted})")}, measured AS (
-            SELECT trial, step, {cells_sql.quoted(score)} AS score,
+            SELECT trial, step, {value} AS score,
                 row_number() OVER (PARTITION BY trial ORDER BY step DESC) - 1 AS back,
                 count(*) OVER (PARTITION BY trial) AS total
             FROM lineage JOIN metrics ON metrics.id = maker AND (until IS NULL OR step < until)
-            WHERE isfinite({cells_sql.quoted(score)})
+            WHERE {value} IS NOT NULL
         )
         SELECT trial, step, score FROM measured
         WHERE back % ceil(total / {most})::BIGINT = 0 ORDER BY trial, step

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, isnan
+from math import isfinite
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from sweepd.judge.cells import RULES
 from sweepd.judge.seeds import ends
 from sweepd.listing import duration
 from sweepd.query.cells import Cell
-from sweepd.query.cells_sql import quoted
+from sweepd.query.cells_sql import measured, quoted
 from sweepd.query.database import Views
 from sweepd.query.minima import MinRow
 from sweepd.query.nuisance import place
@@ -53,16 +53,17 @@ class Ends:
         read = [cell for row in rows for cell in (*row.deciding, *row.passing)]
         cells = sorted({point.row["cell"] for cell in read for point in cell.points})
         runs: dict[int, list[Run]] = defaultdict(list)
+        score = measured(quoted(goal.metric))
         worst = f"'{ends(goal.metric, goal.better)[0]}'::DOUBLE"
-        for number, seed, score, total, *costs in views.fetch(
-            f"SELECT cell, members.seed, if(status = 'diverged', {worst}, {quoted(goal.metric)}), "
+        for cell, seed, number, total, *costs in views.fetch(
+            f"SELECT cell, members.seed, if(status = 'diverged', {worst}, {score}), "
             "coalesce(independent, total), seconds, endings.train_flops "
             f"FROM raw.members JOIN raw.endings USING ({views.member}) "
             f"WHERE status IN {RAN} AND cell IN (SELECT unnest(?))",
             cells,
         ):
-            final = None if score is None or isnan(score) else Final(score, total)
-            runs[number].append(Run(seed, final, *costs))
+            final = None if number is None else Final(number, total)
+            runs[cell].append(Run(seed, final, *costs))
         rules = "SELECT cell, settles FROM raw.rules WHERE settles NOTNULL"
         return cls(runs, dict(views.fetch(f"{rules} AND cell IN (SELECT unnest(?))", cells)))
 

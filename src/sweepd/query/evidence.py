@@ -90,7 +90,11 @@ def _seeds(table: pa.Table, scores: ScoreDirections) -> Seeds:
     for name in scores:
         # The cost of reaching the goal is known once the goal was met, and infinite if it never is.
         how = (
-            np.where(np.isnan(numbers[name]), np.array(None), "completed")
+            np.where(
+                np.isnan(numbers[name]),
+                np.array(None),
+                np.where(np.isinf(numbers[name]), "diverged", "completed"),
+            )
             if name == GOAL_COST
             else status
         )

@@ -209,7 +209,15 @@ def kleene(condition: Node) -> str:
     if isinstance(condition, Junction):
         return "(" + f" {condition.word} ".join(map(kleene, condition.conditions)) + ")"
     if not (test := _score_test(condition)):
-        at_least = condition.sql(lambda name: bounds_of(name)[0] if name in scores else name)
+
+        def least(name: str) -> str:
+            return bounds_of(name)[0] if name in scores else name
+
+        at_least = condition.sql(least)
+        if isinstance(condition, Compare):  # NaN, as of 0 / 0, meets no condition
+            sides = (f"TRY_CAST({side.sql(least)} AS DOUBLE)" for side in condition.parts)
+            is_number = (f"NOT coalesce(isnan({side}), false)" for side in sides)
+            at_least = f"({' AND '.join([*is_number, at_least])})"
         return f"(CASE WHEN {known(condition)} THEN {at_least} END)"
 
     # One score against a value: decided as soon as its whole interval lies on one side of that.

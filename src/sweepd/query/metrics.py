@@ -21,7 +21,7 @@ from sweepd.query.cells_sql import quoted
 from sweepd.query.sandbox import SCANNED, copy, interruptible, sandbox
 from sweepd.query.selection import Source
 from sweepd.statuses import RAN
-from sweepd.store.schema import METRICS, with_doubles
+from sweepd.store.schema import FLOAT, METRICS, with_doubles
 from sweepd.store.tables import Read, Reader
 
 
@@ -73,6 +73,10 @@ class ScannedFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no t
 
 
 _FILE = quoted("file of the row")
+_OPAQUE = "if(isnan({0}), 'nan'::DOUBLE, {0})"
+"""SQL of a column of numbers without its least and greatest value in a file. NaN is left out of
+these, and DuckDB trusts them, so that it would not find NaN (duckdb#25521). Files that earlier
+versions wrote have them, and so may those of others. It takes 5 ns a row and column."""
 _OVERLAPPING = f"""
     SELECT DISTINCT id FROM (
         SELECT id, first, max(last) OVER (
@@ -114,9 +118,10 @@ def attach(
         if files.protocol in con.list_filesystems():  # else DuckDB would still ask the former one
             con.unregister_filesystem(files.protocol)
         con.register_filesystem(files)
-        columns = [_FILE, *METRICS.fixed]
-        for name in sorted(live.axes):
-            columns.append(f"{quoted(name)}{'::DOUBLE' * (name in own)} AS {quoted(name)}")
+        columns = [_FILE, *(name for name, kind in METRICS.fixed.items() if kind != FLOAT)]
+        floats = (name for name, kind in METRICS.fixed.items() if kind == FLOAT)
+        for name in map(quoted, [*floats, *sorted(live.axes)]):
+            columns.append(f"{_OPAQUE.format(f'{name}::DOUBLE')} AS {name}")
         rows += (
             f" UNION ALL BY NAME SELECT {', '.join(columns)} FROM read_parquet("
             f"{list(files.files)}, filename = {_FILE}, union_by_name = {bool(live.axes)})"

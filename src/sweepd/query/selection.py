@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import UserError
 from sweepd.grid.metrics import Better
 from sweepd.grid.options import Settle
-from sweepd.store.storage import Damaged, Unreachable
+from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sweepd.store.store import Store
     from sweepd.store.tables import Read
 
@@ -32,6 +35,7 @@ class Source(Protocol):
     """What questions need of a store."""
 
     def sweeps(self) -> list[str]: ...
+    def readable_sweeps(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]: ...
     def load_sweep(self, name: str) -> SweepInfo: ...
     def read_plans(self, sweeps: list[str] | None) -> Read: ...
     def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
@@ -54,23 +58,14 @@ class Selection:
     @classmethod
     def of(cls, source: Source, sweeps: Sequence[str] | None) -> Selection:
         """Returns these sweeps, or the whole store if `sweeps` is None, where a damaged sweep.json
-        is skipped. If its sweep was asked for by name, it raises EnvironmentFailure, as does a
-        place that does not answer. Raises UserError for an unknown sweep."""
-        infos: dict[str, SweepInfo] = {}
-        damaged = []
-        names = source.sweeps()
-        if sweeps is not None:
-            names = sorted(set(sweeps), key=lambda name: names.index(name) if name in names else -1)
-        for name in names:
-            try:
-                infos[name] = source.load_sweep(name)
-            except Unreachable:
-                raise  # nothing is known of it, so an answer without it would be wrong
-            except EnvironmentFailure as error:
-                if sweeps is not None:
-                    raise
-                damaged.append(Damaged(f"sweep {name}", str(error)))
-        return cls(source, infos, tuple(damaged), sweeps is None)
+        is skipped. Raises EnvironmentFailure if that of a sweep was asked for by name, or if one
+        cannot be read, and UserError for an unknown sweep."""
+        if sweeps is None:
+            infos, damaged = source.readable_sweeps()
+            return cls(source, infos, damaged, True)
+        order = source.sweeps()
+        names = sorted(set(sweeps), key=lambda name: order.index(name) if name in order else -1)
+        return cls(source, {name: source.load_sweep(name) for name in names}, (), False)
 
     def own_metrics(self, plan_axes: Collection[str]) -> dict[str, Better]:
         """Returns the metrics of users' own tasks and loops, and which way each is better. Raises
@@ -86,6 +81,23 @@ class Selection:
                     )
                 metrics[name] = "up" if better == "up" else "down"
         return metrics
+
+    def has_planned(self, planned: pa.Table, ended: pa.Table) -> list[bool]:
+        """Returns, for each ending, whether one of these sweeps has planned its trial: now, or with
+        an earlier code. Others' trials may have the same settings.
+
+        planned: the plans of these sweeps. ended: endings, with `id`, `config` and `code`.
+        """
+        ids, sweeps = set(planned["id"].to_pylist()), defaultdict[str, set[str]](set)
+        plans = (planned[name].to_pylist() for name in ("config", "sweep"))
+        for config, sweep in zip(*plans, strict=True):
+            sweeps[config].add(sweep)
+        codes = {name: {*info.code_files, *info.accepted_for} for name, info in self.infos.items()}
+        rows = zip(*(ended[name].to_pylist() for name in ("id", "config", "code")), strict=True)
+        return [
+            id_ in ids or any(code in codes[sweep] for sweep in sweeps.get(config, ()))
+            for id_, config, code in rows
+        ]
 
     @cached_property
     def size_fields(self) -> dict[str, str]:
@@ -137,9 +149,12 @@ class Selection:
         return Settle(rules[-1]["factor"], int(rules[-1]["least"]), int(rules[-1]["most"]))
 
 
-def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:
+def codes(
+    choice: Literal["current", "all"], store: Store, named: Sequence[str] | None = None
+) -> CodeChoice:
     """Returns what questions need to tell which code's trials count: those of every code, or of the
-    code that a sweep would run now, which is looked for only once a question needs it."""
+    code that a sweep would run now, which is looked for only once a question needs it. named: the
+    sweeps that are asked about (all if it is empty or None)."""
     if choice == "all":
         return "all"
 
@@ -151,7 +166,9 @@ def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:
 
         # A user's class is looked for where its grid was. Who needs a damaged sweep names it.
         if sweeps is None:
-            sweeps = sorted(store.readable_sweeps()[0].values(), key=lambda info: info.base)
+            infos = store.readable_sweeps()[0].items()
+            about = [info for name, info in infos if not named or name in named]
+            sweeps = sorted(about, key=lambda info: info.base)
         for info in sweeps:
             if code := current_code(info.classes_of(task, model), Path(info.base)):
                 return code.digest

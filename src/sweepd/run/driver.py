@@ -147,9 +147,11 @@ def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> 
             note(f"took in {moved} objects that could not be written before")
         _save(plan, store)
         number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
+        store.mark_driven(name)
         threading.Thread(target=heed, args=(number,), daemon=True).start()
         threading.Thread(target=compact, daemon=True).start()
         yield number
+        store.unmark_driven(name)
     finally:
         over.set()
         store.unlock_sweep(name)
@@ -181,6 +183,7 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
         accepted_for=accepting(plan.accepted, past.accepted_for if past else {}),
         size_fields=plan.size_fields,
         task_fields=plan.task_fields,
+        neutral=plan.neutral,
         code_files={**(past.code_files if past else {}), **present},
         metrics=plan.metrics,
         minimized=plan.minimized,

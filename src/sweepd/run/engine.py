@@ -7,6 +7,7 @@ imported before anything else that imports Ray.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -18,9 +19,10 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from subprocess import Popen
+from typing import Any, NoReturn
 
 from sweepd.errors import EnvironmentFailure
 
@@ -63,6 +65,7 @@ from sweepd import ray_private  # noqa: E402
 from sweepd.grid.placement import Nodes, Placement, no_room, slots  # noqa: E402
 from sweepd.grid.trials import Trial  # noqa: E402
 from sweepd.grid.user_classes import imports_of_others  # noqa: E402
+from sweepd.run import ray_folder  # noqa: E402
 from sweepd.run.runner import Listener  # noqa: E402
 from sweepd.run.tune_hooks import (  # noqa: E402
     AT_A_LOSS,
@@ -78,50 +81,71 @@ from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
 from sweepd.trial.attempt import Attempt  # noqa: E402
 
-LONGEST_TMPDIR = 36
-"""The most bytes of the path of a temporary folder in which Ray starts. The path of a socket may
-have 107, and Ray adds up to 70: `/ray/session_2026-11-26_17-32-17_414003_4194304/sockets/…`."""
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.2
 """The seconds after which the driver checks again that the processes of a private Ray still run."""
+_processes: dict[str, Popen[bytes]] = {}
+"""The GCS and the raylet of the private Ray that this process has started."""
 
 
-def start_ray(address: str | None) -> None:
+def start_ray(address: str | None, lost: Callable[[str], NoReturn]) -> None:
     """Joins the Ray at an address. Without an address, starts a private one on this machine, which
     nobody else sees: its ports are open on the loopback interface only, and ask for a token that
-    other users do not have. Raises EnvironmentFailure if there is no Ray to join, or if it did not
-    start."""
+    other users do not have. If one of its processes dies meanwhile, `lost` is told. Raises
+    EnvironmentFailure if there is no Ray to join, or if it did not start."""
     where: dict[str, Any] = {"address": address}
     if not address:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
-        # Ray keeps its sockets in a folder of this user's below /tmp, where the path of its usual
-        # one, such as that of a Slurm job, is too long for a socket.
-        usual = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-        if len(os.fsencode(usual)) > LONGEST_TMPDIR:
-            short = Path(f"/tmp/sweepd-ray-{os.getuid()}")
-            short.mkdir(mode=0o700, exist_ok=True)
-            if short.lstat().st_uid != os.getuid():
-                raise EnvironmentFailure(
-                    f"{short} belongs to another user, and the path of the temporary folder is too "
-                    f"long for Ray: set RAY_TMPDIR to a folder whose path has at most "
-                    f"{LONGEST_TMPDIR} bytes"
-                )
-            os.environ["RAY_TMPDIR"] = str(short)
-        job = ray_private.shut_off()
-        where = {"address": "local", "job_config": job, "include_dashboard": False}
+        folder = ray_folder.new_folder()
+        _processes.clear()
+        atexit.register(_end_ray, folder, os.getpid())
+        where = {
+            "address": "local",
+            "job_config": ray_private.shut_off(),
+            "include_dashboard": False,
+            "_temp_dir": str(folder / "ray"),  # which Ray opens to everybody, unlike what is above
+        }
         # Ray hands the path of the interpreter to a shell as it is.
         if (quoted := shlex.quote(sys.executable)) != sys.executable:
             where["runtime_env"] = {"py_executable": quoted}
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        with ray_private.starting():
+        with ray_private.starting(_processes), _watching(lost):
             ray.init(**where, **quiet)
-    except Exception as error:  # Ray raises bare ones too, such as when a process starts too slowly
+    except (Exception, SystemExit) as error:  # Ray raises bare ones where a process starts slowly
         what = f"no Ray to join at {address}" if address else "Ray did not start"
         raise EnvironmentFailure(f"{what}: {error}") from error
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # lost workers are ours to report
     for number, handler in handlers.items():  # Ray's C++ part would abort the process on SIGTERM
         signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _watching(lost: Callable[[str], NoReturn]) -> Iterator[None]:
+    """Tells `lost`, which ends this process, if a process of a private Ray dies within the block.
+    Ray itself would end this one, after up to a minute, with the exit code that stands for failed
+    trials."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(LOOK_SECONDS):
+            for name, process in tuple(_processes.items()):
+                if (code := process.poll()) is not None and not over.is_set():
+                    lost(f"Ray's {name} has died ({code})")
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _end_ray(folder: Path, process: int) -> None:
+    """Ends this process's private Ray, and removes what it has left. process: the id of the process
+    that started it, and not one that it has forked."""
+    if os.getpid() == process:
+        ray.shutdown()
+        ray_folder.remove(folder)
 
 
 def at_once(placement: Placement) -> int:
@@ -162,7 +186,9 @@ def run(
     imports = tuple(imports_of_others(grid))
     if not ray.is_initialized():
         listener.preparing(f"joining Ray at {placement.ray}" if placement.ray else "starting Ray")
-        start_ray(placement.ray)
+        start_ray(placement.ray, listener.lost_ray)
+    elif all(process.poll() is not None for process in _processes.values()):
+        _processes.clear()  # that Ray was shut down, and this is another
     record = store.launch(launch) if placement.ray else None
     # All nodes that are there must reach the results and have the modules that the user's files
     # import. Nodes that come later are asked by their workers.
@@ -221,7 +247,8 @@ def run(
     supervisor = Supervisor(search, store, listener, stopping, placement, has_room)
     # All slots fill at once. Older Tunes wait for each worker before they start the next.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(most)
-    with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
+    beside = next(reversed(ray_folder.held), None)
+    with tempfile.TemporaryDirectory(prefix="sweepd-tune-", dir=beside) as scratch:
         tuner = tune.Tuner(
             tune.with_resources(
                 tune.with_parameters(Worker, spec=spec),
@@ -245,23 +272,10 @@ def run(
             ),
         )
         listener.preparing("starting workers, which import torch")
-        over = threading.Event()
-
-        def watch() -> None:
-            # If a process of a private Ray dies, Ray itself would end this process, after up to a
-            # minute, with the exit code that stands for failed trials.
-            while not over.wait(LOOK_SECONDS):
-                for name, code in ray_private.dead_processes():
-                    if not over.is_set():
-                        listener.lost_ray(f"Ray's {name} has died ({code})")
-
-        threading.Thread(target=watch, daemon=True).start()
-        try:
-            # On standard output Ray prints pages about a lost node.
-            with contextlib.redirect_stdout(None), ray_private.running():
-                tuner.fit()
-        finally:
-            over.set()
+        # On standard output Ray prints pages about a lost node.
+        muted = contextlib.redirect_stdout(None)
+        with _watching(listener.lost_ray), muted, ray_private.running():
+            tuner.fit()
     if failure := supervisor.failure:
         waiting = store.spilled()
         if waiting and str(waiting) not in failure:

@@ -19,6 +19,7 @@ from sweepd.grid.plan import Plan
 from sweepd.grid.spec import Grid, parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_classes import changed_defaults
+from sweepd.provenance import home
 from sweepd.run.own_code import (
     folder_of,
     refuse_namesakes,
@@ -27,11 +28,12 @@ from sweepd.run.own_code import (
 )
 from sweepd.search.base import Search
 from sweepd.search.estimate import Bill, bills, trial_seconds
-from sweepd.search.ledger import Standing, changed_files, outcomes, standing
+from sweepd.search.ledger import Standing, outcomes, standing
 from sweepd.search.staircase import promotion_of, search_of
 from sweepd.store.schema import TRIALS
 from sweepd.store.storage import Damaged
 from sweepd.store.store import Store, SweepInfo
+from sweepd.store.sweeps import changed_files
 from sweepd.trial.checkpoints import Outlook, outlook
 
 Codes = Literal["accepted", "all"]
@@ -201,6 +203,8 @@ def planned(
     refuse_other_spellings(grid, ended.column_names)
     refuse_twins(plan, ended)
     past = sweeps.get(grid.name)
+    if store and past:
+        _refuse_takeover(plan, past, store)
 
     def accepts(code: str, present: str) -> bool:
         return codes == "all" or bool(past and past.accepts(code, present))
@@ -209,9 +213,9 @@ def planned(
     # run, and of what a code that is not accepted has done, it is said which files have changed.
     plan = standing(plan.trials, ended).accepting(plan, accepts)
     now = standing(plan.trials, ended)
-    ours = {code: made.files for code, made in plan.codes.items()}
+    present = {name: of for made in plan.codes.values() for name, of in made.files.items()}
     theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
-    others = {newest["code"] for newest, *_ in now.other.values()}
+    others = {newest["code"] for newest, *_ in now.other.values()}.intersection(theirs)
     search = promotion_of(plan) if aim == "promote" else search_of(plan)
     search.learn(outcomes(plan, ended), ())
     todo = [trial for trial in now.todo if not trial.on_demand]
@@ -220,10 +224,25 @@ def planned(
         now,
         ended,
         outlook(todo, ended, store.checkpoints) if store else Outlook({}, {}),
-        tuple(changed_files(ours, theirs, others)),
+        tuple(sorted(set().union(*(changed_files(theirs[one], present) for one in others)))),
         tuple(changed_defaults(grid, past.own_classes)) if past else (),
         tuple(damaged),
     )
+
+
+def _refuse_takeover(plan: Plan, past: SweepInfo, store: Store) -> None:
+    """Raises UserError where a grid without a name, which is called as its file, would replace the
+    plan of such a grid of another folder, of which it has no trial."""
+    grid = plan.grid
+    if "name" in grid.document.data or past.base == home(grid.base):
+        return
+    theirs = set(store.read_plans([grid.name]).table["id"].to_pylist())
+    if theirs.isdisjoint(trial.id for trial in plan.trials):
+        raise UserError(
+            f"{grid.document.source}: it has no `name:`, and these results have a sweep "
+            f"{grid.name} of {past.base}, with other trials; write a `name:` of its own (or "
+            f"`name: {grid.name}`, to take that one's place)"
+        )
 
 
 def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None = None) -> Estimate:

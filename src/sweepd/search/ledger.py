@@ -15,6 +15,7 @@ from sweepd.listing import Row
 from sweepd.search.seeds import Outcome
 from sweepd.statuses import DONE
 from sweepd.store.endings import counting
+from sweepd.store.schema import with_doubles
 
 IDS = ("id", "trunk", "config", "code")
 """What a trial is called where another version of the code has run it."""
@@ -84,18 +85,8 @@ def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
     """Returns, by id, how those trials of a plan came out that are done."""
     metric = plan.grid.goal.metric
     names = {"id", "attempt", "status", metric, "total", "independent"}
-    rows = counting(table.select([*names.intersection(table.column_names)])).to_pylist()
+    known = table.select([*names.intersection(table.column_names)])
+    rows = counting(with_doubles(known, {metric}.intersection(known.column_names))).to_pylist()
     done = {row["id"]: row for row in rows if row["status"] in DONE}
     # Where no loop that reports the metric has ended, there is no such column.
     return {t.id: Outcome.of(done[t.id], metric) for t in plan.trials if t.id in done}
-
-
-def changed_files(
-    ours: Mapping[str, Mapping[str, str]], theirs: Mapping[str, Mapping[str, str]], codes: set[str]
-) -> list[str]:
-    """Returns the files of `codes` that the present code lacks or has with another content. ours:
-    the present codes. theirs: the store's. Both are {code: {file: digest}}."""
-    present = {file: digest for files in ours.values() for file, digest in files.items()}
-    past = (theirs[code] for code in codes if code in theirs)
-    changed = (f for files in past for f, digest in files.items() if digest != present.get(f))
-    return sorted(set(changed))

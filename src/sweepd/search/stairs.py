@@ -12,6 +12,7 @@ from sweepd.grid.options import CONFIRMING, Settle, Staircase
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.judge.cells import FAIL, PASS, at_budgets, confirmed
+from sweepd.limits import measured
 from sweepd.search import horizon
 from sweepd.search.horizon import AtRate, Final, last_doubling
 from sweepd.search.seeds import CellSeeds, Outcomes, cells_of
@@ -91,7 +92,7 @@ class Ladder:
         finals: dict[int, dict[int, Final]] = defaultdict(dict)
         for trial in (trial for rung in self.rungs for trial in rung.trials):
             if outcome := outcomes.get(trial.id):
-                score = outcome.score
+                score = measured(outcome.score)
                 if outcome.status == "diverged":
                     score, _ = outcome.ends(self.base.goal)
                 if score is not None:

@@ -24,7 +24,15 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import GCSStore, S3Store
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.store.storage import File, Folder, Unreachable, aside_name, failure, is_aside
+from sweepd.store.storage import (
+    MOST_BYTES,
+    File,
+    Folder,
+    Unfit,
+    aside_name,
+    failure,
+    is_aside,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
@@ -123,13 +131,13 @@ class ObjectFolder(Folder):
 
         return self._trying("list", "", is_empty)
 
-    def read(self, name: str, version: str | None = None) -> bytes:
+    def read(self, name: str, version: str | None = None, most: int = MOST_BYTES) -> bytes:
         if version is None:
-            return self.get(name).data
+            return self.get(name, most).data
         known, data = self._kept.get(name, ("", b""))
         if known == version:
             return data
-        data = self.get(name).data
+        data = self.get(name, most).data
         with self._keeping:
             self._kept_bytes += len(data) - len(self._kept.pop(name, ("", b""))[1])
             self._kept[name] = version, data
@@ -143,12 +151,15 @@ class ObjectFolder(Folder):
 
         return self._trying("read", name, get_range)
 
-    def get(self, name: str) -> Object:
-        """Returns the object. Raises FileNotFoundError if there is no such object."""
+    def get(self, name: str, most: int = MOST_BYTES) -> Object:
+        """Returns the object. Raises FileNotFoundError if there is no such object, and Unfit if it
+        has more than `most` bytes."""
 
         def get() -> Object:
             answer = obstore.get(self._store, name)
             meta = answer.meta
+            if meta["size"] > most:
+                raise Unfit(f"larger than {most:,} bytes")
             version = str(meta[self._version_key])  # type: ignore[literal-required]
             return Object(bytes(answer.bytes()), version, meta["last_modified"].timestamp())
 
@@ -226,8 +237,7 @@ class ObjectFolder(Folder):
         """Returns what `act` returns, and tries again after errors that may pass. obstore itself
         tries again only where a request changes nothing by being sent twice. Other requests are
         tried again here, and so are reads whose answer broke off. Raises UserError if there is no
-        such bucket, EnvironmentFailure if the store refuses, and Unreachable once the time for
-        trying is over."""
+        such bucket, and EnvironmentFailure if the store refuses or the time for trying is over."""
         until, delay = time.monotonic() + self._retry_seconds, 0.1
         while True:
             store = self._store
@@ -236,7 +246,7 @@ class ObjectFolder(Folder):
             except (BaseError, OSError, ValueError) as error:
                 if "NoSuchBucket" in str(error):
                     raise UserError(f"{self.address}: there is no such bucket") from error
-                if isinstance(error, FileNotFoundError):
+                if isinstance(error, FileNotFoundError | Unfit):
                     raise
                 failed = failure(what, self.where(name), _reason(error))
                 if _ELSEWHERE.search(str(error)):
@@ -245,7 +255,7 @@ class ObjectFolder(Folder):
                 if _REFUSED.search(str(error)):
                     raise failed from error
                 if time.monotonic() + delay > until:
-                    raise Unreachable(*failed.args) from error
+                    raise failed from error
             time.sleep(delay)
             delay = min(2 * delay, LONGEST_PAUSE)
 

@@ -1,7 +1,12 @@
 """Objects as files of a local folder. A file is written aside, flushed, and renamed or linked
-into place."""
+into place.
+
+No link below the folder is followed, and nothing but regular files is read, since a folder may
+come from others. `LocalFolder._no_link` and `opened` see to that.
+"""
 
 import errno
+import io
 import os
 import stat
 import time
@@ -9,13 +14,34 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.store.storage import File, Folder, aside_name, failure, is_aside
+from sweepd.store.storage import (
+    MOST_BYTES,
+    File,
+    Folder,
+    Result,
+    Unfit,
+    aside_name,
+    failure,
+    is_aside,
+)
 
 RETRY_DELAYS: tuple[float, ...] = (0.1, 0.5, 2.0)
-"""The seconds to wait before each further try to write, after an error that may pass, such as a
-full disk or a network error."""
-_LASTING = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR}
-_LASTING |= {errno.ENAMETOOLONG}
+"""The seconds to wait before each further try, after an error that may pass, such as a full disk,
+a stale handle or too many open files."""
+_LASTING = {errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
+"""Errors that do not pass."""
+_REFUSED = _LASTING | {errno.EACCES, errno.EPERM, errno.EROFS}
+"""Errors of writing that do not pass. That reading is refused may, where another machine's
+permission is only not known yet."""
+DEPTH = 4
+"""How many folders deep an object lies at most. What lies deeper is not a store's."""
+KINDS = {
+    stat.S_IFLNK: "a symbolic link, which is not followed",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+}
+"""What may lie in the place of a regular file; devices go without saying."""
 
 
 class LocalFolder(Folder):
@@ -25,11 +51,8 @@ class LocalFolder(Folder):
         self.root = root
         self.address = str(root)
 
-    def path(self, name: str) -> Path:
-        return self.root / name
-
     def where(self, name: str) -> str:
-        return str(self.path(name))
+        return str(self.root / name)
 
     def make(self) -> None:
         """Makes the folder. Raises UserError if there is a file in its place or on the way."""
@@ -42,32 +65,33 @@ class LocalFolder(Folder):
 
     def now(self) -> float:
         probe = aside_name()
-        self.put(probe, b"")
         try:
-            return self.path(probe).stat().st_mtime
+            self.put(probe, b"")
+            return self._trying("read", probe, lambda path: path.stat().st_mtime)
         finally:
             self.delete([probe])
 
     def is_empty(self) -> bool:
-        try:
-            return all(is_aside(path.name) for path in self.root.iterdir())
-        except FileNotFoundError:
-            return True
-        except NotADirectoryError:
-            return False
-        except OSError as error:
-            raise _failure("list", self.root, error) from error
+        def is_empty(root: Path) -> bool:
+            try:
+                return all(is_aside(path.name) for path in root.iterdir())
+            except FileNotFoundError:
+                return True
+            except NotADirectoryError:
+                return False
 
-    def read(self, name: str, version: str | None = None) -> bytes:
-        return self._read(name, Path.read_bytes)
+        return self._trying("list", "", is_empty)
+
+    def read(self, name: str, version: str | None = None, most: int = MOST_BYTES) -> bytes:
+        def read(file: io.FileIO) -> bytes:
+            if os.fstat(file.fileno()).st_size > most:
+                raise Unfit(f"larger than {most:,} bytes")
+            return file.readall()
+
+        return self._read(name, read)
 
     def read_part(self, name: str, start: int, length: int) -> bytes:
-        def read_part(path: Path) -> bytes:
-            with path.open("rb", buffering=0) as file:
-                file.seek(start)
-                return file.read(length)
-
-        return self._read(name, read_part)
+        return self._read(name, lambda file: os.pread(file.fileno(), length, start))
 
     def put(self, name: str, data: bytes) -> None:
         self._write(name, data, os.replace)
@@ -80,12 +104,13 @@ class LocalFolder(Folder):
         return True
 
     def append(self, name: str, text: str) -> None:
-        path = self.path(f"{name}.log")
+        path = self.root / f"{name}.log"
         try:
+            self._no_link(f"{name}.log")
             _make_folder(path.parent, self.root)
-            with path.open("a", encoding="utf-8", errors="replace") as file:
+            with open(path, "a", encoding="utf-8", errors="replace", opener=opened) as file:
                 file.write(text)
-        except OSError as error:
+        except (OSError, Unfit) as error:
             raise _failure("write", path, error) from error
 
     def flush(self) -> None:
@@ -94,61 +119,120 @@ class LocalFolder(Folder):
     def delete(self, names: Collection[str]) -> None:
         for name in names:
             try:
-                self.path(name).unlink(missing_ok=True)
-            except OSError as error:
-                raise _failure("delete", self.path(name), error) from error
+                self._no_link(name)
+                (self.root / name).unlink(missing_ok=True)
+            except (OSError, Unfit) as error:
+                raise _failure("delete", self.root / name, error) from error
 
     def listed(self, below: str = "", after: str = "") -> list[File]:
-        root, files = str(self.path(below)), []
-
-        def fail(error: OSError) -> None:
-            if not isinstance(error, FileNotFoundError):
-                raise _failure("list", Path(error.filename or root), error) from error
-
-        for folder, _, names in os.walk(root, onerror=fail):
-            for path in (f"{folder}/{name}" for name in names):
-                if (name := path.removeprefix(f"{root}/")) > after:
-                    try:
-                        status = Path(path).stat()
-                    except OSError as error:  # gone since, or refused
-                        fail(error)
-                        continue
-                    if stat.S_ISREG(status.st_mode):
+        def walk(root: Path) -> list[File]:
+            self._no_link(f"{below}/" if below else "")
+            files, folders = [], [("", str(root))]
+            for start, folder in folders:  # which grows meanwhile
+                try:
+                    entries = [*os.scandir(folder)]
+                except FileNotFoundError:
+                    continue  # there is none, or it is gone since
+                for entry in entries:
+                    name = start + entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        if name.count("/") < DEPTH:
+                            folders.append((f"{name}/", entry.path))
+                    elif name > after:
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
                         # No version: a file may change within one tick of the clock.
-                        files.append(File(name, status.st_size, status.st_mtime, None))
-        return sorted(files, key=lambda file: file.name)
+                        fit = stat.S_ISREG(status.st_mode)
+                        files.append(File(name, status.st_size, status.st_mtime, None, fit))
+            return sorted(files, key=lambda file: file.name)
 
-    def _read(self, name: str, read: Callable[[Path], bytes]) -> bytes:
-        path = self.path(name)
         try:
-            return read(path)
-        except (FileNotFoundError, NotADirectoryError):
-            raise FileNotFoundError(errno.ENOENT, "there is no such file", str(path)) from None
-        except OSError as error:
-            raise _failure("read", path, error) from error
+            return self._trying("list", below, walk)
+        except Unfit as error:
+            raise failure("list", self.where(below), str(error)) from error
+
+    def _read(self, name: str, read: Callable[[io.FileIO], bytes]) -> bytes:
+        """Returns what `read` reads of a regular file. All reads of files come by here."""
+
+        def act(path: Path) -> bytes:
+            self._no_link(name)
+            try:
+                with open(path, "rb", buffering=0, opener=opened) as file:
+                    return read(file)
+            except (FileNotFoundError, NotADirectoryError):
+                raise FileNotFoundError(errno.ENOENT, "there is no such file", str(path)) from None
+
+        return self._trying("read", name, act)
 
     def _write(self, name: str, data: bytes, publish: Callable[[Path, Path], None]) -> None:
-        path = self.path(name)
-        for delay in (*RETRY_DELAYS, None):
+        def act(path: Path) -> None:
             aside = path.with_name(aside_name())
+            self._no_link(name)
+            _make_folder(path.parent, self.root)
             try:
-                _make_folder(path.parent, self.root)
-                try:
-                    with aside.open("xb") as file:
-                        file.write(data)
-                        file.flush()
-                        os.fsync(file.fileno())
-                    publish(aside, path)
-                    _sync_folder(path.parent)
-                finally:
-                    aside.unlink(missing_ok=True)
-                return
+                with aside.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                publish(aside, path)
+                _sync_folder(path.parent)
+            finally:
+                aside.unlink(missing_ok=True)
+
+        try:
+            self._trying("write", name, act, _REFUSED)
+        except Unfit as error:
+            raise _failure("write", self.root / name, error) from error
+
+    def _no_link(self, name: str) -> None:
+        """Raises Unfit if a folder on the way to an object is a link."""
+        for end, letter in enumerate(name):
+            if letter == "/" and (self.root / name[:end]).is_symlink():
+                raise Unfit(f"{self.root / name[:end]} is {KINDS[stat.S_IFLNK]}")
+
+    def _trying(
+        self,
+        what: str,
+        name: str,
+        act: Callable[[Path], Result],
+        lasting: Collection[int] = _LASTING,
+    ) -> Result:
+        """Returns what `act` returns of a path. Tries again after errors that may pass, and raises
+        EnvironmentFailure with the last one."""
+        path = self.root / name
+        for delay in (*RETRY_DELAYS, None):
+            try:
+                return act(path)
             except FileExistsError:
                 raise
             except OSError as error:
-                if delay is None or error.errno in _LASTING:
-                    raise _failure("write", path, error) from error
+                if what == "read" and isinstance(error, FileNotFoundError):
+                    raise
+                if delay is None or error.errno in lasting:
+                    if what == "list" and error.filename:  # a folder below
+                        path = Path(error.filename)
+                    raise _failure(what, path, error) from error
                 time.sleep(delay)
+        raise AssertionError
+
+
+def opened(path: str | os.PathLike[str], flags: int) -> int:
+    """Opens a regular file, as the `opener` of `open`. Raises Unfit if it is anything else. It
+    never waits, as for somebody who writes to a pipe."""
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        if kind == stat.S_IFREG:
+            return descriptor
+        os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
+    raise Unfit(f"no regular file but {KINDS.get(kind, 'a device')}")
 
 
 def _make_folder(folder: Path, root: Path) -> None:
@@ -168,5 +252,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _failure(what: str, path: Path, error: OSError) -> EnvironmentFailure:
-    return failure(what, str(path), error.strerror or str(error))
+def _failure(what: str, path: Path, error: OSError | Unfit) -> EnvironmentFailure:
+    reason = error.strerror if isinstance(error, OSError) else None
+    return failure(what, str(path), reason or str(error))

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Protocol
 
 from sweepd.errors import EnvironmentFailure
+from sweepd.store.local import opened
+from sweepd.store.storage import Unfit
 
 
 class Locks(Protocol):
@@ -131,23 +133,26 @@ class FileLocks(Locks):
         try:
             # Looked up before it is opened: closing a second descriptor would drop every lock.
             with suppress(FileNotFoundError):
-                status = path.stat()
+                status = path.lstat()
                 if file := _files.get((status.st_dev, status.st_ino)):
                     return file
             self.folder.mkdir(exist_ok=True)
+            if self.folder.is_symlink():
+                raise Unfit("it is a symbolic link, which is not followed")
             try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                descriptor = opened(path, os.O_RDWR | os.O_CREAT)
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EROFS) or not path.exists():
                     raise
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # to ask who holds a lock
+                descriptor = opened(path, os.O_RDONLY)  # to ask who holds a lock
             status = os.fstat(descriptor)
-        except OSError as error:
+        except (OSError, Unfit) as error:
             raise self._failure(error) from error
         return _files.setdefault((status.st_dev, status.st_ino), (descriptor, set()))
 
-    def _failure(self, error: OSError) -> EnvironmentFailure:
-        return EnvironmentFailure(f"{self.folder}: locking failed: {error.strerror}")
+    def _failure(self, error: OSError | Unfit) -> EnvironmentFailure:
+        reason = error.strerror if isinstance(error, OSError) else error
+        return EnvironmentFailure(f"{self.folder}: locking failed: {reason}")
 
 
 def _is_locked(descriptor: int, name: str) -> bool:

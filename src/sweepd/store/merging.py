@@ -10,6 +10,8 @@ Each step may be the last. So launches come before the rows that they number, me
 checkpoints and the endings after them, and sweeps last.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections import defaultdict
@@ -30,16 +32,17 @@ from sweepd.store.storage import (
     Damaged,
     File,
     Folder,
+    Unfit,
     checked,
     digest,
     each,
     unsealed,
 )
-from sweepd.store.store import Store, record_of, sweep_lock
-from sweepd.store.sweeps import SweepInfo, accepting
+from sweepd.store.store import MOST_STATE, Store, record_of, sweep_lock
+from sweepd.store.sweeps import GRID, SweepInfo, accepting
 from sweepd.store.tables import MOST_ROWS, NAME, batches, look, replaced_by
 
-JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted_for")
+JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted_for", "neutral")
 """The fields of SweepInfo in which two versions of a sweep may differ: where it was launched, with
 which files, and which earlier versions of the code were accepted. What both say is kept."""
 
@@ -83,8 +86,9 @@ def lacks(
     """Yields what `theirs` has and `ours` lacks, as steps in the order in which it must come.
 
     renamed: new names of their sweeps. `damaged` gets what could not be read. Raises UserError for
-    two sweeps of one name that differ, and if both stores are the same. Raises EnvironmentFailure
-    if a file of theirs is deleted meanwhile, and where both have a launch of one number.
+    two sweeps of one name that differ, where a name stands for another class or program in each,
+    and if both stores are the same. Raises EnvironmentFailure if a file of theirs is deleted
+    meanwhile, and where both have a launch of one number.
     """
     if os.path.realpath(theirs.address) == os.path.realpath(ours.address):
         raise UserError(f"{ours.address}: a store cannot be merged into itself")
@@ -92,11 +96,14 @@ def lacks(
         sweeps = _sweeps(ours, theirs, renamed, damaged)  # refuses before anything is written
         there = ours.launch_numbers()
         for number in theirs.launch_numbers():
-            name = record_of(number)
-            record = theirs.folder.read(name)
-            if number not in there:
-                yield MergeStep("launches", 1, partial(ours.folder.put, name, record))
-            elif ours.folder.read(name) != record:
+            name, record = record_of(number), theirs.launch(number)
+            mine = ours.launch(number) if number in there else {"damaged": "missing"}
+            if "damaged" in record:
+                damaged.append(Damaged(theirs.folder.where(name), record["damaged"]))
+            elif "damaged" in mine:
+                put = partial(ours.folder.put, name, theirs.folder.read(name))
+                yield MergeStep("launches", 1, put)
+            elif mine != record:
                 raise EnvironmentFailure(
                     f"launch {number} of {ours.address} is another one than that of "
                     f"{theirs.address}: both began in the same microsecond, or a record was "
@@ -119,7 +126,7 @@ def lacks(
             return bool(checkpoint and (checkpoint.kept or after.get(checkpoint.trial) not in RAN))
 
         yield from _files(ours, theirs, "checkpoints", "checkpoints", damaged, trains_on)
-        yield from _logs(ours.folder, theirs.folder)
+        yield from _logs(ours.folder, theirs.folder, damaged)
 
         # The endings whose key we lack, and those that count before our row of that key
         # (`Layout.first_by`; null comes last).
@@ -190,8 +197,8 @@ def _files(
         if file.name in there or not wanted(file.name):
             continue
         name = f"{below}/{file.name}"
-        data = theirs.folder.read(name)
         try:
+            data = theirs.folder.read(name, most=MOST_STATE)
             if below == "checkpoints":
                 unsealed(data)
             if below == "code" and hashlib.sha256(data).hexdigest() != file.name[:-3]:
@@ -202,11 +209,11 @@ def _files(
             yield MergeStep(kind, 1, partial(ours.folder.put, name, data))
 
 
-def _logs(ours: Folder, theirs: Folder) -> Iterator[MergeStep]:
+def _logs(ours: Folder, theirs: Folder, damaged: list[Damaged]) -> Iterator[MergeStep]:
     """Yields the steps that bring what logs hold and ours do not. Where our own text is how theirs
     begins, only the rest is new. A text that came before is replaced by one that begins with it."""
-    mine = _texts(ours)
-    for trial, texts in _texts(theirs).items():
+    mine = _texts(ours, damaged)
+    for trial, texts in _texts(theirs, damaged).items():
         here = mine.get(trial, {})
         for text in texts.values():
             new = text.removeprefix(here.get("", b""))
@@ -220,14 +227,18 @@ def _bring_log(folder: Folder, trial: str, text: bytes, replaced: Sequence[str])
     folder.delete([f"logs/{name}" for name in replaced])
 
 
-def _texts(folder: Folder) -> dict[str, dict[str, bytes]]:
+def _texts(folder: Folder, damaged: list[Damaged]) -> dict[str, dict[str, bytes]]:
     """Returns, by trial, what came to its log from other stores, by file, and what it logged here,
     joined from its parts, as the file ""."""
     texts: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
     for file in folder.files("logs"):  # TRIAL.log, TRIAL/NNN.log or TRIAL/DIGEST.log (brought)
         trial, _, part = file.name.removesuffix(".log").partition("/")
         name = file.name if len(part) == DIGEST_LENGTH else ""
-        text = folder.read(f"logs/{file.name}")
+        try:
+            text = folder.read(f"logs/{file.name}")
+        except Unfit as error:
+            damaged.append(Damaged(folder.where(f"logs/{file.name}"), str(error)))
+            continue
         texts[trial][name] = texts[trial].get(name, b"") + text
     return texts
 
@@ -253,6 +264,8 @@ def _sweeps(
     compared = [field.name for field in fields(SweepInfo) if field.name not in JOINED]
     steps: list[MergeStep] = []
     there, (readable, unreadable) = set(ours.sweeps()), ours.readable_sweeps()
+    _refuse_namesakes(_named(ours, readable), _named(theirs, infos), renamed)
+    _refuse_other_spellings(ours, theirs)
     for name, info in infos.items():
         called = renamed.get(name, name)
         read = theirs.read_plans([name])
@@ -260,8 +273,13 @@ def _sweeps(
             damaged += read.damaged
             continue
         plan = _of_sweeps(read.table, [called] * read.table.num_rows)
+        try:
+            grid = theirs.read_grid(name)
+        except (FileNotFoundError, ValueError) as error:
+            damaged.append(Damaged(theirs.folder.where(f"sweeps/{name}/{GRID}"), str(error)))
+            continue
         if called not in there:
-            steps.append(_sweep(ours, called, theirs.load_grid(name), info, plan))
+            steps.append(_sweep(ours, called, grid, info, plan))
             continue
         mine, my_plan = readable.get(called), ours.read_plans([called])
         trials, my_trials = _trials(plan), _trials(my_plan.table)
@@ -273,7 +291,6 @@ def _sweeps(
             else:
                 same_sweep = mine.created == info.created and not differing
                 covered = same_sweep and mine.code_files.keys() <= info.code_files.keys()
-            grid = theirs.load_grid(name)
             if covered and ours.load_grid(called) == grid:
                 kept = info if mine is None else _with_files_of(info, mine)
                 steps.append(_sweep(ours, called, grid, kept, plan))
@@ -289,11 +306,99 @@ def _sweeps(
                 f"{what}. Bring theirs under another name: --rename {called}=NEW"
             )
         if my_trials < trials:
-            grid, newer = theirs.load_grid(name), _with_files_of(mine, info)
-            steps.append(_sweep(ours, called, grid, newer, plan))
+            steps.append(_sweep(ours, called, grid, _with_files_of(mine, info), plan))
         elif (joined := _with_files_of(info, mine)) != mine:
             steps.append(_sweep(ours, called, ours.load_grid(called), joined, my_plan.table))
     return steps
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A class or program of a user's, as a sweep names it in results. files: the digests of its
+    files, by code and by their path from `base`."""
+
+    where: str
+    base: str
+    files: Mapping[str, Mapping[str, str]]
+
+    def own_files(self) -> dict[str, set[str]]:
+        """Returns, by path, the digests of the file of a class, or of all files of a program."""
+        file, colon, _ = self.where.rpartition(":")
+        file = file if file.endswith(".py") else file.replace(".", "/") + ".py"
+        is_class = bool(colon) and not self.where.startswith("{")
+        digests = defaultdict[str, set[str]](set)
+        for paths in self.files.values():
+            for path, text in paths.items():
+                if "`" not in path and (not is_class or path.endswith(file)):
+                    digests[path].add(text)
+        return digests
+
+    def is_same(self, other: _Named) -> bool:
+        """Returns whether both are one: the same code, a file at the same place, which may have
+        been edited, or, of a class, a file of the same content."""
+        if self.files.keys() & other.files.keys():
+            return True
+        ours, theirs = self.own_files(), other.own_files()
+        if self.base == other.base and ours.keys() & theirs.keys():
+            return True
+        classes = {one.where.rpartition(":")[2] for one in (self, other)}
+        contents = (set().union(*files.values()) for files in (ours, theirs))
+        is_program = self.where.startswith("{") or other.where.startswith("{")
+        return not is_program and len(classes) == 1 and bool(set.intersection(*contents))
+
+
+def _named(
+    store: Store, infos: Mapping[str, SweepInfo]
+) -> dict[tuple[str, str], dict[str, _Named]]:
+    """Returns, by kind and by name in results, what the sweeps of a store call so."""
+    named: defaultdict[tuple[str, str], dict[str, _Named]] = defaultdict(dict)
+    for sweep, info in infos.items():
+        if not any(info.own_classes.values()):
+            continue
+        plan = store.read_plans([sweep]).table
+        for kind, classes in info.own_classes.items():
+            called = plan["task" if kind == "task" else "model"].to_pylist()
+            for name, own in classes.items():
+                codes = zip(plan["code"].to_pylist(), called, strict=True)
+                files = {c: info.code_files.get(c, {}) for c, model in codes if model == name}
+                named[kind, name][sweep] = _Named(own["where"], info.base, files)
+    return named
+
+
+def _refuse_namesakes(
+    ours: Mapping[tuple[str, str], Mapping[str, _Named]],
+    theirs: Mapping[tuple[str, str], Mapping[str, _Named]],
+    renamed: Mapping[str, str],
+) -> None:
+    """Raises UserError where both stores call two different classes or programs by one name, as
+    `run.own_code.refuse_namesakes` does at a launch: no answer could tell the two apart."""
+    for (kind, name), sweeps in theirs.items():
+        for sweep, their in sweeps.items():
+            for other, our in ours.get((kind, name), {}).items():
+                if renamed.get(sweep, sweep) != other and not our.is_same(their):
+                    what = "program" if their.where.startswith("{") else "class"
+                    raise UserError(
+                        f"sweep {sweep}: {name} is another {what} ({their.base}) than that of "
+                        f"sweep {other} here ({our.base}), and answers could not tell the two "
+                        f"apart. Launch one of them under an alias of its own (`as: …`), or keep "
+                        "two stores"
+                    )
+
+
+def _refuse_other_spellings(ours: Store, theirs: Store) -> None:
+    """Raises UserError where fields of the two stores differ in their capitals alone, which SQL
+    takes for one column."""
+    here, there = (
+        {*store.read_plans().table.column_names, *store.read_trials().table.column_names}
+        for store in (ours, theirs)
+    )
+    spelled = {name.lower(): name for name in here}
+    for name in sorted(there - here):
+        if (other := spelled.get(name.lower(), name)) != name:
+            raise UserError(
+                f"{theirs.address} has a field or metric {name}, and {ours.address} has {other}, "
+                "which SQL takes for one column; keep two stores"
+            )
 
 
 def _sweep(ours: Store, name: str, grid: str, info: SweepInfo, plan: pa.Table) -> MergeStep:

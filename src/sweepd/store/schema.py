@@ -14,11 +14,12 @@ user's own pandas Series later in the process (tried).
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, reduce
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,21 @@ import pyarrow as pa
 
 from sweepd.limits import LARGEST_INT, text_in_column
 from sweepd.listing import Row
+from sweepd.statuses import STATUSES
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 NULL, BOOL, INT, FLOAT, TEXT = pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string()
 UTC_TIME = pa.timestamp("us")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+RANGES: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("acc", "chain_acc", "commonest"), (0.0, 1.0)),
+    **dict.fromkeys(("started", "ended"), (0, 253_402_300_799_999_999)),
+}
+"""The least and the greatest value of columns of endings. Times are in microseconds since 1970, up
+to the year 9999."""
+LONGEST_NAME = 200
+"""The most characters of a column's name."""
 
 
 def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -123,6 +133,7 @@ class Layout:
 
         The table's own metadata is kept.
         """
+        self.check_names(table.column_names)
         if missing := self.fixed.keys() - self.added - set(table.column_names):
             raise ValueError(f"not a file of {self.name}: no column {', '.join(sorted(missing))}")
         # An axis may come with another type, such as int8, from a file that others wrote.
@@ -158,11 +169,51 @@ class Layout:
         rows = _first_rows(table, self.key)
         return table.take(pa.Array.from_buffers(INT, len(rows), [None, pa.py_buffer(rows)]))
 
+    def check_names(self, names: Sequence[str]) -> None:
+        """Raises ValueError if two columns have one name, which letters' case does not tell apart
+        in SQL, or if one is too long or holds what no name does."""
+        if len(set(map(str.lower, names))) < len(names):
+            twice = [name for name, n in Counter(map(str.lower, names)).items() if n > 1]
+            raise ValueError(f"several columns are called {twice[0]}")
+        for name in names:
+            if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
+                raise ValueError(f"a column is called {name[:LONGEST_NAME]!r}")
+
     def check_key(self, table: pa.Table) -> None:
         """Raises ValueError if a row lacks a part of its key."""
         for name in self.key:
             if table[name].null_count:
                 raise ValueError(f"a row of {self.name} has no {name}")
+
+    def sound(self, table: pa.Table) -> tuple[pa.Table, str]:
+        """Returns the rows of a conforming table that can be counted, and what is wrong with the
+        others. An ending has one of `STATUSES`, and values in `RANGES`."""
+        if "status" not in self.fixed:
+            return table, ""
+        bad: set[int] = set()
+        wrong, statuses = "", table["status"].to_pylist()
+        if unknown := set(statuses).difference(STATUSES):
+            bad = {row for row, status in enumerate(statuses) if status in unknown}
+            wrong = f"a status {min(map(str, unknown))!r}"
+        for name, (least, most) in RANGES.items():
+            values = chain.from_iterable(map(_numbers, table[name].chunks))
+            absurd = {
+                i: v for i, v in enumerate(values) if v is not None and (v < least or v > most)
+            }
+            if absurd:
+                bad |= absurd.keys()
+                wrong = f"{name} = {min(absurd.values())}"
+        if not bad:
+            return table, ""
+        kept = table.filter(column([row not in bad for row in range(len(table))], BOOL))
+        return kept, f"{len(bad)} of its {len(table)} rows do not count: {wrong}"
+
+
+def _numbers(values: pa.Array) -> list[Any]:
+    """Returns numbers, or times in microseconds. (Arrow's own cast takes a while to import.)"""
+    if values.type == UTC_TIME:
+        values = pa.Array.from_buffers(INT, len(values), values.buffers(), offset=values.offset)
+    return list(values.to_pylist())
 
 
 def _first_rows(table: pa.Table, key: Sequence[str]) -> Numbers:
@@ -181,10 +232,23 @@ def _first_rows(table: pa.Table, key: Sequence[str]) -> Numbers:
     return np.sort(order[np.append(True, np.logical_or.reduce(differs))])
 
 
-def with_doubles(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    """Returns the table with these columns as doubles. One that it lacks is null."""
+def with_doubles(table: pa.Table, names: Collection[str]) -> pa.Table:
+    """Returns the table with these columns as doubles. One that it lacks is null, and so is a text
+    that is no number, which somebody else has written."""
+    for name in names:
+        if name in table.column_names and table[name].type == TEXT:
+            at = table.column_names.index(name)
+            values = [_number(value) for value in table[name].to_pylist()]
+            table = table.set_column(at, name, column(values, FLOAT))
     types = {field.name: field.type for field in table.schema}
     return _cast(table, types | dict.fromkeys(names, FLOAT))
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except ValueError:
+        return None
 
 
 def _join(a: pa.DataType, b: pa.DataType) -> pa.DataType:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.limits import NAME
+from sweepd.listing import shown
 
 FORMAT = 1
 """The version of the layout of a store (docs/store.md). A store of a higher version is refused."""
@@ -22,14 +23,18 @@ ASIDE = ".aside-"
 """The beginning of the names of files that are still being written. Only `asides` lists these
 files."""
 DIGEST_LENGTH = 32
+MOST_BYTES, MOST_TEXT = 2**31, 2**26
+"""The most bytes of an object that is read whole, and of one that holds JSON or a grid. A larger
+one is damage, since nobody writes such a one, and it would fill the memory."""
 READERS = 16
 """The number of files that are read at once."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Unreachable(EnvironmentFailure):
-    """The place did not answer, so nothing is known of what lies there."""
+class Unfit(ValueError):
+    """What lies under a name is no object of a store: a link, a pipe, a device, or too large. It is
+    damage, and was not read."""
 
 
 @dataclass(frozen=True)
@@ -45,24 +50,28 @@ class File:
     version: str | None
     """A text that differs where the content does; None if the place cannot tell without reading the
     object."""
+    fit: bool = True
+    """False for a link, a pipe or a device. It is listed so that it can be named, and never
+    read."""
 
 
 @dataclass(frozen=True)
 class Damaged:
-    """A file that could not be read and was left as it is."""
+    """A file, or rows of one, that were read and are wrong. It is left as it is."""
 
     path: str
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
+        return shown(f"{self.path}: {self.reason}")
 
 
 class Folder(Protocol):
     """Objects that appear whole or not at all, and last once the call that wrote them returns.
 
-    What fails raises EnvironmentFailure with the object's address and the reason. Writing and
-    remote reading do so after some tries.
+    What fails raises EnvironmentFailure with the object's address and the reason, after some tries.
+    So who gets an answer has read all that is there. On a disk no link below the folder is
+    followed: reading one raises Unfit, and to list or write through one fails.
     """
 
     address: str
@@ -81,8 +90,9 @@ class Folder(Protocol):
     def is_empty(self) -> bool:
         """Returns whether nothing lies here or below."""
 
-    def read(self, name: str, version: str | None = None) -> bytes:
-        """Returns the content of an object. Raises FileNotFoundError if there is no such object.
+    def read(self, name: str, version: str | None = None, most: int = MOST_BYTES) -> bytes:
+        """Returns the content of an object. Raises FileNotFoundError if there is no such object,
+        and Unfit if it is none or has more than `most` bytes.
 
         version: that of a listing, if it has one. What was read of that version before may then be
         returned again.
@@ -90,8 +100,8 @@ class Folder(Protocol):
 
     def read_part(self, name: str, start: int, length: int) -> bytes:
         """Returns `length` bytes (at least 1) of an object from byte `start`, or fewer where it
-        ends. Raises FileNotFoundError if there is no such object. Several threads may call it at
-        once."""
+        ends. Raises FileNotFoundError if there is no such object, and Unfit if it is none. Several
+        threads may call it at once."""
 
     def listed(self, below: str = "", after: str = "") -> list[File]:
         """Returns `files` and `asides` together."""
@@ -163,31 +173,77 @@ def unsealed(stored: bytes) -> bytes:
     return data
 
 
+DIGESTED = re.compile(rb"sweepd\.digest(.{2,4}?)([0-9a-f]{%d})" % DIGEST_LENGTH, re.DOTALL)
+"""The digest that a file holds of itself: that of its bytes with zeros in the digest's place. It
+follows this key in JSON, in a remark of YAML and in the metadata of Parquet. The last one
+counts."""
+DIGEST_KEY, NO_DIGEST = "sweepd.digest", "0" * DIGEST_LENGTH
+
+
+def with_digest(data: bytes) -> bytes:
+    """Returns a file that ends in `DIGEST_KEY` and `NO_DIGEST` with its digest in place of that."""
+    *_, place = DIGESTED.finditer(data)
+    return data[: place.start(2)] + digest(data).encode() + data[place.end(2) :]
+
+
+def check_digest(data: bytes) -> bool:
+    """Returns whether a file holds its digest, as those of earlier versions do not. Raises
+    ValueError if it is another one."""
+    places = [*DIGESTED.finditer(data)]
+    if not places:
+        return False
+    place = places[-1]
+    blank = data[: place.start(2)] + NO_DIGEST.encode() + data[place.end(2) :]
+    if digest(blank).encode() != place[2]:
+        raise ValueError("truncated or changed: its digest is another")
+    return True
+
+
 def to_json(info: Mapping[str, Any]) -> bytes:
-    return json.dumps(info, indent=1, ensure_ascii=False).encode(errors="replace") + b"\n"
+    """Returns an object as JSON with its digest."""
+    text = json.dumps({**info, DIGEST_KEY: NO_DIGEST}, indent=1, ensure_ascii=False)
+    return with_digest(text.encode(errors="replace") + b"\n")
+
+
+class Whole(dict[str, Any]):
+    """A shape (see `from_json`) of a mapping that has all of these keys."""
 
 
 def from_json(data: bytes, shape: Any) -> Any:
-    """Returns what JSON text holds. Raises ValueError if the text is not JSON, or not of this
-    shape. A shape is a type; `[shape]` for a list; `{str: shape}` for a mapping of names; or a
-    mapping that gives the shapes of some keys."""
+    """Returns what JSON text holds, without its digest. Raises ValueError if the text is not JSON,
+    if its digest is another, or if it is not of this shape.
+
+    A shape is a type; `[shape]` for a list; `{str: shape}` for a mapping of names; or a mapping
+    that gives the shapes of some keys, or of keys that must be there (`Whole`). Numbers are
+    finite, and texts can be written as UTF-8.
+    """
+    check_digest(data)
     try:
-        content = json.loads(data)
+        content = json.loads(data, parse_constant=_refuse)
+        json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not _fits(content, shape):
         raise ValueError("not what was saved")
+    if isinstance(content, dict):
+        content.pop(DIGEST_KEY, None)
     return content
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")
 
 
 def _fits(value: object, shape: Any) -> bool:
     if isinstance(shape, list):
         return isinstance(value, list) and all(_fits(item, shape[0]) for item in value)
     if not isinstance(shape, dict):
-        return isinstance(value, shape)
-    return isinstance(value, dict) and all(
-        _fits(item, shape.get(key, shape.get(str, object))) for key, item in value.items()
-    )
+        return isinstance(value, shape) and (shape is not int or not isinstance(value, bool))
+    if not isinstance(value, dict) or (
+        isinstance(shape, Whole) and not shape.keys() <= value.keys()
+    ):
+        return False
+    return all(_fits(item, shape.get(key, shape.get(str, object))) for key, item in value.items())
 
 
 def aside_name() -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,12 @@ from sweepd.store.locks import FileLocks, Locks
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.storage import (
     FORMAT,
+    MOST_TEXT,
+    Damaged,
     Folder,
+    Unfit,
+    Whole,
+    check_digest,
     checked,
     digest,
     failure,
@@ -29,13 +35,23 @@ from sweepd.store.storage import (
     to_json,
     unsealed,
 )
-from sweepd.store.sweeps import SweepFolder, SweepInfo
+from sweepd.store.sweeps import GRID, INFO, PLANNED, SweepFolder, SweepInfo
 from sweepd.store.tables import Read, TableFolder
 
 __all__ = ["Store", "SweepInfo"]
 
-LAUNCH = {"sweep": str, "host": str, "pid": int}
-"""The fields that the record of a launch must have, with their types."""
+_TEXT = (str, NoneType)
+LAUNCH = {
+    **dict.fromkeys(("sweep", "host", "started"), str),
+    **dict.fromkeys(("commit", "diff", "platform", "python"), _TEXT),
+    "pid": int,
+    "command": [str],
+    "versions": {str: _TEXT},
+    "origin": dict,
+}
+"""The types of the fields that are read of the record of a launch."""
+MOST_STATE = 2**40
+"""The most bytes of a checkpoint. That of a large model may fill most of the memory."""
 MARK = "sweepd-store.json"
 """The name of the file that says that a folder is a store, and in which format."""
 LOOK_SECONDS = 5.0
@@ -84,11 +100,13 @@ class Store(SweepFolder):
     @classmethod
     def _opened(cls, folder: Folder, locks: Locks, advice: str) -> Store:
         try:
-            mark = int(from_json(folder.read(MARK), {"format": int})["format"])
+            mark = from_json(folder.read(MARK, most=MOST_TEXT), Whole(format=int))["format"]
+            if mark < 1:
+                raise ValueError(f"there is no format {mark}")
         except FileNotFoundError:
             raise UserError(f"{folder.address} is not a sweepd results folder: {advice}") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{folder.where(MARK)} is damaged: {error!r}") from error
+        except ValueError as error:
+            raise UserError(f"{folder.where(MARK)} is damaged: {error}") from error
         if mark > FORMAT:
             raise UserError(
                 f"{folder.address} was written by a newer sweepd (format {mark}, this one knows "
@@ -107,6 +125,27 @@ class Store(SweepFolder):
     def prospect(cls, address: str) -> Store:
         """Returns the store at this address, which reads as empty where there is nothing."""
         return cls.find(address) or cls(*_place(address))
+
+    def inspected(self) -> tuple[list[Damaged], int]:
+        """Returns all that is damaged but files of metrics, and how many files of sweeps and
+        launches hold no digest, since an earlier version wrote them."""
+        sweeps, unreadable = self.readable_sweeps()
+        plans = self.read_plans(list(sweeps))
+        damaged = [*self.read_trials().damaged, *unreadable, *plans.damaged]
+        names = [record_of(number) for number in self.launch_numbers()]
+        damaged += damaged_launches(self)
+        for sweep in sweeps:
+            path = f"sweeps/{sweep}"
+            try:
+                self.read_grid(sweep)
+            except (FileNotFoundError, ValueError) as error:
+                damaged.append(Damaged(self.folder.where(f"{path}/{GRID}"), str(error)))
+            names += [f"{path}/{file}" for file in (GRID, PLANNED, INFO)]
+        old = 0
+        for name in names:
+            with suppress(FileNotFoundError, ValueError):  # which is told above
+                old += not check_digest(self.folder.read(name))
+        return damaged, old
 
     def check_writable(self) -> None:
         """Raises EnvironmentFailure if this process can't write here."""
@@ -253,7 +292,7 @@ class Store(SweepFolder):
     def launch(self, number: int) -> dict[str, Any]:
         """Returns one of `launches`. Raises FileNotFoundError if there is none."""
         try:
-            info = from_json(self.folder.read(record_of(number)), LAUNCH)
+            info = from_json(self.folder.read(record_of(number), most=MOST_TEXT), LAUNCH)
         except ValueError as error:
             info = {"damaged": str(error)}
         return {**info, "number": number}
@@ -281,6 +320,8 @@ class Store(SweepFolder):
             data = self.folder.read(path)
         except FileNotFoundError:
             raise EnvironmentFailure(f"{self.folder.where(path)} is missing") from None
+        except Unfit as error:
+            raise EnvironmentFailure(f"{self.folder.where(path)} is damaged: {error}") from error
         if hashlib.sha256(data).hexdigest() != name:
             raise EnvironmentFailure(f"{self.folder.where(path)} is damaged: delete it")
         return data
@@ -295,7 +336,7 @@ class Store(SweepFolder):
     def _exists(self, name: str) -> bool:
         try:
             self.folder.read(name)
-        except FileNotFoundError:
+        except (FileNotFoundError, Unfit):
             return False
         return True
 
@@ -308,7 +349,7 @@ class Store(SweepFolder):
     def get_checkpoint(self, trunk: str, name: str) -> bytes:
         """Returns the data of a checkpoint. Raises FileNotFoundError if it is gone, and
         ValueError if it is damaged, which torch would not notice."""
-        return unsealed(self.folder.read(_checkpoint(trunk, name)))
+        return unsealed(self.folder.read(_checkpoint(trunk, name), most=MOST_STATE))
 
     def checkpoints(self, trunk: str) -> list[str]:
         """Returns the names of a trunk's checkpoints, sorted."""
@@ -327,13 +368,18 @@ class Store(SweepFolder):
         self.folder.flush()
 
     def read_log(self, trial_id: str) -> str:
-        """Returns the text of a trial's log. It is empty if nothing was logged."""
+        """Returns the text of a trial's log. It is empty if nothing was logged. A line of it names
+        what is no file."""
         log = f"logs/{checked(trial_id)}"
         parts = [f"{log}/{part.name}" for part in self.folder.files(log)]
         texts = []
         for name in (f"{log}.log", *parts):  # a store copied to another kind of place has both
-            with suppress(FileNotFoundError):
+            try:
                 texts.append(self.folder.read(name).decode(errors="replace"))
+            except FileNotFoundError:
+                pass
+            except Unfit as error:
+                texts.append(f"{Damaged(self.folder.where(name), str(error))}\n")
         return "".join(texts)
 
     # Locks
@@ -366,6 +412,20 @@ class Store(SweepFolder):
         """Returns those of these sweeps that another process drives."""
         locks = {sweep_lock(name): name for name in sweeps}
         return {locks[lock] for lock in self.locks.held_elsewhere(locks)}
+
+    def mark_driven(self, name: str) -> None:
+        """Notes that this process, which holds the sweep, drives it."""
+        self.folder.put(f"driven/{name}", b"")
+
+    def unmark_driven(self, name: str) -> None:
+        """Notes that its driver has come to its end, and left nothing undone."""
+        self.folder.delete([f"driven/{name}"])
+
+    def cut_off(self, sweeps: Collection[str]) -> set[str]:
+        """Returns those of these sweeps whose last driver is gone without having come to its end:
+        it was killed, or the environment failed."""
+        left = {file.name for file in self.folder.files("driven")}.intersection(sweeps)
+        return left - self.driven_elsewhere(left)
 
 
 def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
@@ -400,6 +460,14 @@ def _own(folder: Path) -> Path:
     if folder.lstat().st_uid != os.getuid():
         raise EnvironmentFailure(f"{folder} belongs to another user: set SWEEPD_RESCUE")
     return folder
+
+
+def damaged_launches(store: Store) -> list[Damaged]:
+    """Returns the records of launches that are damaged."""
+    damaged = (launch for launch in store.launches() if "damaged" in launch)
+    return [
+        Damaged(store.folder.where(record_of(one["number"])), one["damaged"]) for one in damaged
+    ]
 
 
 def record_of(launch: int) -> str:

@@ -1,33 +1,42 @@
 """What was asked for. Each sweep has a folder with its frozen grid, its plan and `sweep.json`."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, Self
 
 import pyarrow as pa
 
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.limits import FIELD, GOAL, LARGEST_INT, METRIC, PASS_RULES
 from sweepd.listing import Row
 from sweepd.store.schema import PLAN
 from sweepd.store.storage import (
+    DIGEST_KEY,
     FORMAT,
+    MOST_TEXT,
+    NO_DIGEST,
     Damaged,
     File,
     Folder,
     Result,
-    Unreachable,
+    Whole,
+    check_digest,
     checked,
     each,
     from_json,
     is_name,
     to_json,
+    with_digest,
 )
 from sweepd.store.tables import Read, look, to_parquet
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
+SETTLES = ("factor", "least", "most")
 SHAPE = {
     **dict.fromkeys(("created", "base", "goal", "pass", "search", "minimized"), str),
     "tune": [str],
@@ -37,13 +46,16 @@ SHAPE = {
     "size_fields": {str: str},
     "task_fields": {str: [str]},
     "code_files": {str: {str: str}},
-    "settle": {str: float},
+    "neutral": {kind: {str: {str: object}} for kind in ("task", "model")},
+    "settle": Whole(dict.fromkeys(SETTLES, (int, float))),
     "metrics": {str: str},
-    "own_classes": {str: {str: {"where": str, "defaults": {str: object}}}},
-    "sources": {str: {"beside": {str: str}, "packages": {str: str}}},
+    "own_classes": {str: {str: Whole({"where": str, "defaults": {str: object}})}},
+    "sources": {str: Whole({"beside": {str: str}, "packages": {str: str}})},
 }
 """The types of the fields that are read from `sweep.json`. Other keys, which later versions may
 write, are ignored."""
+GRID_ENDS = f"\n# {DIGEST_KEY}: {NO_DIGEST}\n"
+"""The remark below a frozen grid, with its digest in place of the zeros."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +86,9 @@ class SweepInfo:
     """For each task, the columns that hold its fields."""
     code_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """For each code that planned the sweep, the digests of its files."""
+    neutral: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """By kind (`task` or `model`) and name, the columns of fields that came later, each with the
+    value at which it changes nothing. Trials from before the field stand at that value."""
     settle: Mapping[str, float] | None = None
     """`factor`, `least` and `most` of the grid's `settle`, if it has one."""
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -112,7 +127,7 @@ class SweepInfo:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Returns the sweep that the content of a `sweep.json` describes. The content must have
-        the types in SHAPE. Raises ValueError if it has no goal."""
+        the types in SHAPE. Raises ValueError if it has no goal, or what no grid has."""
         if "goal" not in data:
             raise ValueError("it has no goal")
         known = {key: data[key] for key in SHAPE if key in data}
@@ -122,12 +137,53 @@ class SweepInfo:
             known[name] = tuple(known.get(name, ()))
         for name in ("task_fields", "accepted_for"):
             known[name] = {key: tuple(values) for key, values in known.get(name, {}).items()}
-        return cls(**known)
+        info = cls(**known)
+        if wrong := next(faults(info), None):
+            raise ValueError(f"not what a grid says: {wrong}")
+        return info
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of `sweep.json`."""
         content = {key: getattr(self, "pass_rule" if key == "pass" else key) for key in SHAPE}
         return {key: value for key, value in content.items() if value is not None}
+
+
+def changed_files(past: Mapping[str, str], present: Mapping[str, str]) -> set[str]:
+    """Returns the files of a past code that the present code lacks or has otherwise. Both are as in
+    `SweepInfo.code_files`. The files of sweepd itself go by that name where they counted one by one
+    by their content, as they did before they had versions."""
+    changed = {file for file, digest in past.items() if digest != present.get(file)}
+    if any(file.startswith("sweepd/") for file in past):
+        return changed
+    return {"sweepd"} | changed.intersection(present)
+
+
+def faults(info: SweepInfo) -> Iterator[str]:
+    """Yields what a sweep says that no grid can say. What a `sweep.json` names becomes columns of
+    questions and paths, wherever the file comes from."""
+    if not _is_goal(info.goal):
+        yield f"the goal {info.goal!r}"
+    if info.pass_rule not in PASS_RULES:
+        yield f"pass: {info.pass_rule!r}"
+    for name, better in info.metrics.items():
+        if not re.fullmatch(METRIC, name) or better not in ("up", "down"):
+            yield f"the metric {name!r}: {better!r}"
+    fields = [info.minimized or "d", *(name.rpartition(".")[2] for name in info.tune)]
+    fields += [*info.size_fields.values(), *chain(*info.task_fields.values())]
+    yield from (f"the field {name!r}" for name in fields if not re.fullmatch(FIELD, name))
+    numbers: list[float] = [*info.extra_seeds, *info.fresh_seeds]
+    numbers += [number for name, number in (info.settle or {}).items() if name in SETTLES]
+    yield from (f"the number {n}" for n in numbers if not 0 <= n <= LARGEST_INT)
+    if "\0" in info.base:
+        yield f"the folder {info.base!r}"
+
+
+def _is_goal(text: str) -> bool:
+    goal = re.fullmatch(GOAL, text)
+    try:
+        return goal is not None and math.isfinite(float(goal["number"]))
+    except ValueError:
+        return False
 
 
 def accepting(*acceptances: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
@@ -166,8 +222,9 @@ class SweepFolder:
     def write_sweep(self, name: str, grid_text: str, info: SweepInfo, plan: pa.Table) -> None:
         """Makes or replaces a sweep whose `created` and whose plan's `sweep` are filled in."""
         content = {"format": FORMAT, "name": name, **info.to_json()}
-        self.folder.put(_path(name, GRID), grid_text.encode())
-        self.folder.put(_path(name, PLANNED), to_parquet(plan))
+        grid = with_digest((grid_text + GRID_ENDS).encode())
+        self.folder.put(_path(name, GRID), grid)
+        self.folder.put(_path(name, PLANNED), to_parquet(plan, own_digest=True))
         self.folder.put(_path(name, INFO), to_json(content))
         self._listed.pop(name, None)
 
@@ -178,16 +235,19 @@ class SweepFolder:
 
     def load_grid(self, name: str) -> str:
         """Returns the text of a sweep's frozen grid. Raises the errors of `load_sweep`."""
-        return self._load(name, GRID, lambda: self.folder.read(_path(name, GRID)).decode())
+        return self._load(name, GRID, lambda: self.read_grid(name))
 
     def _load(self, name: str, file: str, read: Callable[[], Result]) -> Result:
         try:
             return read()
         except FileNotFoundError:
-            raise self._unknown(name, self.sweeps()) from None
+            if name not in (known := self.sweeps()):
+                raise self._unknown(name, known) from None
+            reason = "missing"
         except ValueError as error:
-            where = self.folder.where(_path(name, file))
-            raise EnvironmentFailure(f"{where} is damaged: {error}; launch it again") from error
+            reason = f"damaged: {error}"
+        where = self.folder.where(_path(name, file))
+        raise EnvironmentFailure(f"{where} is {reason}; launch it again")
 
     def sweeps(self) -> list[str]:
         """Returns the names of all sweeps in the order of creation, damaged ones first."""
@@ -195,12 +255,18 @@ class SweepFolder:
 
     def readable_sweeps(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]:
         """Returns all sweeps that are not damaged, in the order of creation, and the files of
-        those that are. Raises EnvironmentFailure if one cannot be read, which may be whole."""
-        infos = self._infos(self.folder.files("sweeps"))
-        if failed := [info for info in infos.values() if isinstance(info, EnvironmentFailure)]:
-            raise failed[0]
-        damaged = tuple(info for info in infos.values() if isinstance(info, Damaged))
-        return {n: info for n, info in infos.items() if isinstance(info, SweepInfo)}, damaged
+        those that are."""
+        files = self.folder.files("sweeps")
+        infos = self._infos(files)
+        damaged = [info for info in infos.values() if isinstance(info, Damaged)]
+        for file in files:  # which are no sweeps, and look as if they were
+            name, _, last = file.name.rpartition("/")
+            where = self.folder.where(f"sweeps/{file.name}")
+            if not (file.fit or name):
+                damaged.append(Damaged(where, "no folder of a sweep: no link is followed"))
+            elif last == INFO and not is_name(name):
+                damaged.append(Damaged(where, "no sweep can be called so"))
+        return {n: info for n, info in infos.items() if isinstance(info, SweepInfo)}, (*damaged,)
 
     def read_plans(self, sweeps: Sequence[str] | None = None) -> Read:
         """Returns the planned trials of these sweeps or of all. Raises UserError for an unknown
@@ -226,24 +292,21 @@ class SweepFolder:
         damaged = tuple(one for one in plans if isinstance(one, Damaged))
         return Read(PLAN.concat(one for one in plans if not isinstance(one, Damaged)), damaged)
 
-    def _infos(self, files: Iterable[File]) -> dict[str, SweepInfo | Damaged | EnvironmentFailure]:
-        """Returns, by name as in `sweeps`, what the `sweep.json` among these files say, or why one
-        cannot be read now."""
+    def _infos(self, files: Iterable[File]) -> dict[str, SweepInfo | Damaged]:
+        """Returns, by name as in `sweeps`, what the `sweep.json` among these files say, or what is
+        wrong with them. Raises EnvironmentFailure if one cannot be read, which may be whole: it
+        says which other sweeps' trials, code and rules count."""
         split = ((*file.name.rpartition("/"), file.version) for file in files)
         self._listed = {
             name: version for name, _, last, version in split if last == INFO and is_name(name)
         }
 
-        def info(name: str) -> tuple[str, str, SweepInfo | Damaged | EnvironmentFailure]:
+        def info(name: str) -> tuple[str, str, SweepInfo | Damaged]:
             try:
                 read = self._info(name)
                 return read.created, name, read
-            except Unreachable:
-                raise
             except (FileNotFoundError, ValueError) as error:
                 return "", name, Damaged(self.folder.where(_path(name, INFO)), str(error))
-            except EnvironmentFailure as error:
-                return "", name, error
 
         infos = sorted(each(info, self._listed), key=lambda one: one[:2])
         return {name: one for _, name, one in infos}
@@ -251,11 +314,28 @@ class SweepFolder:
     def _info(self, name: str) -> SweepInfo:
         """Returns what a `sweep.json` says. Raises FileNotFoundError if there is none, and
         ValueError if it is damaged."""
-        text = self.folder.read(_path(name, INFO), self._listed.get(name))
-        info = SweepInfo.from_json(from_json(text, SHAPE))
+        content = from_json(self._text(name, INFO), SHAPE)
+        if content.get("name", name) != name:
+            raise ValueError("it is another sweep's")
+        info = SweepInfo.from_json(content)
         if not info.created:
             raise ValueError("it does not say when the sweep was created")
         return info
+
+    def read_grid(self, name: str) -> str:
+        """Returns the text of a frozen grid. Raises FileNotFoundError if there is none, and
+        ValueError if it is damaged."""
+        # It was written before a sweep.json with a digest, so it has one then, if it was not cut.
+        wanted, data = check_digest(self._text(name, INFO)), self._text(name, GRID)
+        if check_digest(data):
+            data = data[: -len(GRID_ENDS)]
+        elif wanted:
+            raise ValueError("truncated or changed: it does not end in its digest")
+        return data.decode()
+
+    def _text(self, name: str, file: str) -> bytes:
+        version = self._listed.get(name) if file == INFO else None
+        return self.folder.read(_path(name, file), version, MOST_TEXT)
 
     def _unknown(self, name: str, known: Sequence[str]) -> UserError:
         there = ", ".join(known) or "none"

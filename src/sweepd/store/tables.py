@@ -18,14 +18,18 @@ from sweepd.errors import EnvironmentFailure
 from sweepd.listing import Row
 from sweepd.store.schema import FLOAT, INT, METRICS, NULL, TEXT, Layout, column
 from sweepd.store.storage import (
+    DIGEST_KEY,
     DIGEST_LENGTH,
+    MOST_BYTES,
+    NO_DIGEST,
     Damaged,
     File,
     Folder,
-    Unreachable,
+    check_digest,
     digest,
     each,
     from_json,
+    with_digest,
 )
 
 REPLACES = b"sweepd.replaces"
@@ -51,6 +55,10 @@ row takes a thousand times its bytes."""
 MOST_ROWS = 2**21
 """The number of rows from which a compacted file is not written again. This bounds what compacting
 takes."""
+MOST_TABLE = 2**34
+"""The most bytes of a Parquet file. To compare so many with their digest takes half a minute."""
+MOST_VALUES = 2**28
+"""The most rows times columns of a file that is read whole."""
 SMALL_BYTES, ROOM_BYTES = 2**20, 2**26
 """The largest size of a file that is read whole even where it could be scanned, and the most bytes
 that all such files may have together. To open a file costs more than to read a small one."""
@@ -62,7 +70,8 @@ class Content:
     """What is in a file.
 
     rows: how many it has. replaces: the names of the files that it replaces. table: its rows, or
-    None where only its end was read. Then `axes` are its columns besides the fixed ones.
+    None where only its end was read. Then `axes` are its columns besides the fixed ones. wrong:
+    what is wrong with rows that were left out of the table.
     """
 
     file: File
@@ -70,6 +79,7 @@ class Content:
     replaces: tuple[str, ...]
     table: pa.Table | None
     axes: tuple[str, ...] = ()
+    wrong: str = ""
 
 
 class Reader(io.RawIOBase):
@@ -107,20 +117,31 @@ class Reader(io.RawIOBase):
         return data
 
 
-def to_parquet(table: pa.Table) -> bytes:
+def to_parquet(table: pa.Table, own_digest: bool = False) -> bytes:
+    """Returns a table as a Parquet file. own_digest: whether it holds its digest, since its name
+    does not. Its columns of floats have no least and greatest value, since NaN is left out of
+    these, and readers that trust them do not find it."""
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table, sink, compression="snappy", write_page_checksum=True, row_group_size=ROW_GROUP
-    )
+    compared = [field.name for field in table.schema if field.type != FLOAT]
+    with pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression="snappy",
+        write_page_checksum=True,
+        write_statistics=compared,
+    ) as writer:
+        writer.write_table(table, row_group_size=ROW_GROUP)
+        if own_digest:
+            writer.add_key_value_metadata({DIGEST_KEY: NO_DIGEST})
     data: bytes = sink.getvalue().to_pybytes()
-    return data
+    return with_digest(data) if own_digest else data
 
 
 def look(
     folder: Folder, below: str, file: File, layout: Layout, *, whole: bool, checked: bool = False
 ) -> Content | Damaged:
     """Returns what is in a file, or what is wrong with it. Raises FileNotFoundError if there is
-    none, and Unreachable if the place can't be asked, since that is no damage.
+    none, and EnvironmentFailure if it cannot be read, since that is no damage.
 
     whole: whether its rows are read. Otherwise only its end is, if it is named by a digest, and if
     DuckDB can scan it, since its columns have the types of `layout`. checked: whether every byte
@@ -128,29 +149,42 @@ def look(
     """
     path = f"{below}/{file.name}"
     try:
+        if file.size > MOST_TABLE:
+            raise ValueError(f"larger than {MOST_TABLE:,} bytes")
         if not whole and NAME.fullmatch(path):
             reader = Reader(folder, path, file.size)
             if checked:
                 state = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
                 while data := reader.read(CHUNK):
                     state.update(data)
-                _check_digest(path, state.hexdigest())
+                _check_name(path, state.hexdigest())
             parquet = pq.ParquetFile(reader)
             schema = parquet.schema_arrow
+            layout.check_names(schema.names)
             types = {field.name: field.type for field in schema}
             axes = {name: kind for name, kind in types.items() if name not in layout.fixed}
             if layout.fixed.items() <= types.items() and _NUMBERS.issuperset(axes.values()):
                 rows = parquet.metadata.num_rows
                 return Content(file, rows, _replaced(schema), None, tuple(axes))
         data = folder.read(path, file.version)
-        _check_digest(path, digest(data))
+        _check_name(path, digest(data))
+        check_digest(data)
         parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        table = layout.conform(parquet.read(use_threads=False))
-        return Content(file, table.num_rows, _replaced(table.schema), table)
-    except (FileNotFoundError, Unreachable):
+        _check_room(parquet.metadata)
+        table, wrong = layout.sound(layout.conform(parquet.read(use_threads=False)))
+        return Content(file, table.num_rows, _replaced(table.schema), table, wrong=wrong)
+    except (FileNotFoundError, EnvironmentFailure):
         raise
-    except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # Arrow's own OSErrors are of content
         return Damaged(folder.where(path), str(error).partition("\n")[0])
+
+
+def _check_room(end: pq.FileMetaData) -> None:
+    """Raises ValueError if the rows that a file says it has would fill the memory."""
+    groups = (end.row_group(i) for i in range(end.num_row_groups))
+    bytes_of_all = sum(group.total_byte_size for group in groups)
+    if end.num_rows * end.num_columns > MOST_VALUES or bytes_of_all > MOST_BYTES:
+        raise ValueError(f"too large: {end.num_rows:,} rows of {end.num_columns:,} columns")
 
 
 def _replaced(schema: pa.Schema) -> tuple[str, ...]:
@@ -159,7 +193,7 @@ def _replaced(schema: pa.Schema) -> tuple[str, ...]:
     return tuple(from_json((schema.metadata or {}).get(REPLACES, b"[]"), [str]))
 
 
-def _check_digest(name: str, digits: str) -> None:
+def _check_name(name: str, digits: str) -> None:
     match = NAME.fullmatch(name)
     if match and match["digest"] != digits:
         raise ValueError("truncated or changed: its digest is not the one in its name")
@@ -312,6 +346,7 @@ class TableFolder:
                 return 0
             for batch in batches(sorted(new, key=_filed_by)):  # a trial's rows lie together
                 contents, _ = self._look(batch, small={file.name for file in batch})
+                contents = [it for it in contents if not it.wrong]  # whose other rows would be lost
                 tables.append(self.layout.concat(it.table for it in contents))
                 names += (it.file.name for it in contents)
                 del contents  # whose tables would lie beside the joined one
@@ -368,7 +403,12 @@ class TableFolder:
 
         contents = each(one, files)
         damaged = [it for it in contents if isinstance(it, Damaged)]
-        return [it for it in contents if not isinstance(it, Damaged)], damaged
+        readable = [it for it in contents if not isinstance(it, Damaged)]
+        for it in readable:
+            if it.wrong:
+                where = self.folder.where(f"{self.layout.name}/{it.file.name}")
+                damaged.append(Damaged(where, it.wrong))
+        return readable, damaged
 
     def _small(self, files: Collection[File]) -> set[str]:
         """Returns the names of the small ones of these files, or of all files of endings."""

@@ -16,10 +16,12 @@ from sweepd.trial.generators import Generators
 from sweepd.trial.runs import Check, Result, StepRow
 from sweepd.trial.user_values import TOTAL, numbers, shown, unusable
 
-if TYPE_CHECKING:  # what is imported here is part of the code of every loop's trials
+if TYPE_CHECKING:
     from sweepd.grid.metrics import Better
     from sweepd.grid.settings import Stop
 
+VERSION = 1
+"""The version of how a loop is run, which is part of the code of its trials."""
 METHODS = ("advance", "save", "load")
 """The methods of what `start` returns. The last two may be missing."""
 

@@ -35,6 +35,8 @@ from sweepd.trial import guard
 from sweepd.trial.runs import Check, Result, StepRow
 from sweepd.trial.user_values import TOTAL, Unusable, numbers, shown
 
+VERSION = 1
+"""The version of how a program is run, which is part of the code of its trials."""
 ROWS = "SWEEPD_ROWS"
 """The environment variable with the file to which `sweepd.report` writes rows."""
 MARKS = ("done", "checkpoint")

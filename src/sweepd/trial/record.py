@@ -23,6 +23,7 @@ from sweepd.listing import SHORT_ID
 from sweepd.statuses import UNTRIED
 from sweepd.store.endings import counting
 from sweepd.store.store import Store, SweepInfo
+from sweepd.store.sweeps import changed_files
 
 OUTCOME = ("acc", "loss", "chain_acc", "step", "seconds", "parent", "error", "host", "torch")
 """The columns of an ending that a record shows."""
@@ -50,7 +51,7 @@ class TrialRecord:
     """The metrics of the curve that the user's own task or loop reports besides acc and loss."""
     code_files: Mapping[str, str]
     changed: tuple[str, ...]
-    """The files of the code that are different now, were added or are gone."""
+    """The files of the code that are different now or are gone."""
     sources: Mapping[str, str]
     grid: str
     """A grid of this trial alone, as YAML. Beside the same code it gives a trial of the same id."""
@@ -77,13 +78,20 @@ def record_of(store: Store, start: str) -> TrialRecord:
     row = max(planned or [ending], key=lambda one: one["sweep"] == ending.get("sweep"))
     sweep, info = row["sweep"], store.load_sweep(row["sweep"])
     # The frozen grid has all values of the sweep. This trial's values are in its row.
-    frozen = parse(store.load_grid(sweep), f"{store.address}/sweeps/{sweep}/grid.yaml").data
-    kinds = ("loop", "stop") if "loop" in frozen else ("task", "model", *SETTINGS)
-    settings = {kind: _block(frozen[kind], kind, row, info) for kind in kinds}
-    alone = {**frozen, **settings, "seeds": [row["seed"]], "search": "grid", "settle": "off"}
+    where = f"{store.address}/sweeps/{sweep}/grid.yaml"
+    frozen = parse(store.load_grid(sweep), where).data
     factors = row.get(lengths.COLUMN)
-    if factors or frozen.get(lengths.KEY):
-        alone[lengths.KEY] = json.loads(factors or "[]")
+    try:
+        kinds = ("loop", "stop") if "loop" in frozen else ("task", "model", *SETTINGS)
+        settings = {kind: _block(frozen[kind], kind, row, info) for kind in kinds}
+        alone = {**frozen, **settings, "seeds": [row["seed"]], "search": "grid", "settle": "off"}
+        if factors or frozen.get(lengths.KEY):
+            alone[lengths.KEY] = json.loads(factors or "[]")
+    except UserError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        why = f"it does not fit trial {id_} ({type(error).__name__}: {error})"
+        raise EnvironmentFailure(f"{where} is damaged: {why}") from error
     now = current_code(info.classes_of(row["task"], row["model"]), Path(info.base))
     code_files = info.code_files.get(row["code"], {})
     # Rows of its parents come before its first own row. Of a step for which several attempts have a
@@ -113,7 +121,9 @@ def record_of(store: Store, start: str) -> TrialRecord:
         curve=tuple(curve[step] for step in sorted(curve)),
         metrics=tuple(n for n in info.metrics if any(n in row for row in curve.values())),
         code_files=code_files,
-        changed=tuple(_differing(code_files, now.files)) if now else ("its files are gone",),
+        changed=tuple(sorted(changed_files(code_files, now.files)))
+        if now
+        else ("its files are gone",),
         sources={
             name: store.read_source(digest).decode(errors="surrogateescape")
             for name, digest in {**files.get("beside", {}), **files.get("packages", {})}.items()
@@ -143,8 +153,8 @@ def _block(written: Any, kind: str, row: Mapping[str, Any], info: SweepInfo) -> 
         value = row.get(column(kind, name))
         if kind not in SETTINGS and name in about:
             value = of_sweep
-        elif kind not in SETTINGS and value is None and "status" in row:
-            continue  # an ending has no column for a field that its class got later
+        elif value is None and kind != "stop" and "status" in row:
+            continue  # an ending has no column for a field that came later
         elif kind in SETTINGS and isinstance(value, str):
             # Results hold rules as JSON, and in a column that has rules, numbers as text.
             with suppress(ValueError):

@@ -33,6 +33,8 @@ from sweepd.trial.gpu import Recorded, Step
 from sweepd.trial.runs import Check, Result, StepRow
 from sweepd.trial.user_values import unusable
 
+VERSION = 1
+"""The version of what training and evaluation do, as one (docs/own.md#which-code-counts)."""
 LOG_EVERY = 10
 """The number of steps between two metric rows."""
 AHEAD = 4
@@ -302,10 +304,15 @@ class Training:
     def passes(self, state: Snapshot) -> bool:
         """Returns whether this run would pass through a state of its trunk that another run
         reached. It does unless it would have been solved before, or its budget would be used up."""
-        same_checks = state["evaluate"] == asdict(self.evaluation)
-        return unsolved(self.stop.success, state["success"], same_checks) and not self.stop.spent(
+        same = self.is_checked_alike(state)
+        return unsolved(self.stop.success, state["success"], same) and not self.stop.spent(
             state["tokens"], state["seconds"]
         )
+
+    def is_checked_alike(self, state: Snapshot) -> bool:
+        """Returns whether the run of a state is checked as this one is. A field of `Evaluate` that
+        is newer than the state stood at its default."""
+        return {**asdict(Evaluate()), **state["evaluate"]} == asdict(self.evaluation)
 
     def restore(self, state: Snapshot) -> None:
         """Continues from a state of the same trunk, as if this run had just reached it."""
@@ -315,7 +322,7 @@ class Training:
             group["capturable"] = self.recorded
         self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
         self.parent = state["parent"]
-        if state["evaluate"] == asdict(self.evaluation):
+        if self.is_checked_alike(state):
             self.checks = [Check(**check) for check in state["checks"]]
         if self.step == self.train.steps:
             self.result = self.ended("completed", self.test_score())

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_store import FakeStore
+from fake_store import FakeStore, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import settling
@@ -286,3 +286,14 @@ def test_a_minimised_score_is_put_together_by_each_rule() -> None:
     for number, rule in enumerate(RULES):
         values = [row["value"] for row in rows(by_rule[rule], "min loss where acc > 0.5")]
         assert values == [of_row[number] for of_row in found]
+
+
+def test_fields_may_be_named_like_what_the_judge_says() -> None:
+    named: dict[str, Any] = {"rule": "x", "outcome": 1, "pooled": 3, "vote": 2, "steps": 10}
+    store = FakeStore()
+    for d in (8, 16):
+        store.add_sweep(f"s{d}", [trial := planned(d=d, **named)])
+        store.end(trial, "completed", 0.95 if d == 16 else 0.5)
+    text = "min d by rule, outcome, pooled where acc > 0.9 and outcome = 1 and pooled > 2"
+    [row] = rows(views_of(store), text)
+    assert (row["rule"], row["value"], row["fail"]) == ("x", 16, 8)

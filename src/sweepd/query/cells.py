@@ -18,6 +18,7 @@ from sweepd.judge.seeds import Ints
 from sweepd.listing import Row
 from sweepd.query.cells_sql import ScoreDirections, quoted
 from sweepd.query.database import Views
+from sweepd.query.evidence import POOLED_BY
 from sweepd.query.expressions import Node, kleene, known
 from sweepd.query.parser import Question
 from sweepd.statuses import RAN, STATUSES
@@ -169,11 +170,12 @@ def judged(
     rows = views.fetch(f"""
         SELECT coalesce({selection.sql()}, false), row({", ".join(values)}), {outcome},
             {", ".join(f"cells.{quoted(name)}" for name in names)}
-        FROM raw.cells JOIN raw.bounds USING (cell) WHERE rule = pass
+        FROM raw.cells JOIN raw.bounds USING (cell) WHERE {quoted(POOLED_BY)} = pass
     """)
     votes = views.arrays(
         f"SELECT cell, coalesce(seed, 0) AS seed, seed IS NULL AS pooled, fresh, {outcome} "
-        "FROM raw.cells JOIN raw.bounds USING (cell) WHERE seed NOTNULL OR rule = 'median' "
+        "FROM raw.cells JOIN raw.bounds USING (cell) "
+        f"WHERE seed NOTNULL OR {quoted(POOLED_BY)} = 'median' "
         "ORDER BY cell"
     )
     number, vote, fresh, of_cell = (votes[name] for name in ("cell", "outcome", "fresh", "pooled"))

@@ -2,8 +2,8 @@
 
 `raw.bounds` has a row for each seed that counts in a cell. A score that is not known yet lies in an
 interval, the columns `<score>_least` and `<score>_most`. A row with a null `seed` has the interval
-of the cell's score, put together by the pass rule `rule`: its own, or `median`. `raw.cells` has a
-row for each cell.
+of the cell's score, put together by a pass rule (POOLED_BY): its own, or `median`. `raw.cells` has
+a row for each cell.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from sweepd.query.cells_sql import (
 from sweepd.query.sandbox import copy
 from sweepd.statuses import DONE, STATUSES
 
+POOLED_BY = "pass rule"
+"""The column of `raw.bounds` with the rule of a row that is no seed. No field has such a name."""
 COUNTS = ("correct", "total", "worth", "commonest", "seconds")
 """What a trial says besides its scores."""
 
@@ -227,7 +229,7 @@ def _bounds(seeds: Seeds, passes: npt.NDArray[np.object_], scores: ScoreDirectio
     of_cells, of_seeds = cells + len(others), len(seeds.cell)
     columns: dict[str, Any] = {
         "cell": cell,
-        "rule": np.concatenate([passes, np.array(["median"] * len(others) + [None] * of_seeds)]),
+        POOLED_BY: np.concatenate([passes, np.array(["median"] * len(others) + [None] * of_seeds)]),
         "seed": pa.concat_arrays([pa.nulls(of_cells, pa.int64()), pa.array(seeds.seed)]),
         "fresh": np.concatenate([np.zeros(of_cells, bool), seeds.fresh]),
     }

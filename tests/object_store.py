@@ -119,6 +119,7 @@ class Amazon(Proxy):
         self.tells = True
         """Whether it says which region that is."""
         self.refused: dict[str, str] = {}
+        self.bodies: list[bytes] = []
         self.quota = 64.0
         self.latency, self.most = 0.0, 3500.0
         self._busy = (0, 0.0)
@@ -149,6 +150,7 @@ class Amazon(Proxy):
         if "/servicequotas/" in signed:
             quota = {"Quota": {"Value": self.quota, "QuotaName": "Some Instances"}}
             return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(quota).encode()
+        self.bodies.append(body)
         for operation, code in self.refused.items():
             if f"Action={operation}&".encode() in body:
                 said = f"<Error><Code>{code}</Code><Message>refused by the test</Message></Error>"

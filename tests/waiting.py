@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 def python(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -41,3 +42,12 @@ def meanwhile(happens: Callable[[], None]) -> Iterator[None]:
     thread.start()
     yield
     thread.join()
+
+
+def alive(pid: int) -> bool:
+    """Returns whether a process has not ended, by /proc."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"

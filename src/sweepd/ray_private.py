@@ -246,6 +246,17 @@ def _log(pattern: str, last: int = 0) -> str:
     return ""
 
 
+def session_folder() -> Path | None:
+    """Returns the folder of this node in which Ray keeps its files as long as it runs. Without the
+    private part, None: what one process of a node finds out, each then finds out for itself."""
+    from ray._private import worker
+
+    node: Any = getattr(worker, "_global_node", None)
+    with suppress(AttributeError):
+        return Path(node.get_session_dir_path())
+    return None
+
+
 def is_told_to_end(error: BaseException) -> bool:
     """Returns whether Ray has raised an error in a worker that got a SIGTERM, as when its node is
     taken away. It is a SystemExit like a user's own.
@@ -348,6 +359,35 @@ def node_provider(config: Mapping[str, Any]) -> Any:
     return _get_node_provider(config["provider"], config["cluster_name"])
 
 
+def choose_subnets(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns a prepared config of Amazon's with the subnets that `ray up` would choose: those that
+    the file names, or else all that map public addresses in one network. Raises what Ray raises
+    where there is none.
+
+    There is no public way to ask, and `ray up` starts machines.
+    """
+    from ray.autoscaler._private.aws import config as aws
+
+    for prepare in (
+        aws._configure_from_launch_template,
+        aws._configure_from_network_interfaces,
+        aws._configure_subnet,
+    ):
+        config = prepare(config)
+    return config
+
+
+def first_key_pair(config: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the name of the key pair that `ray up` would make on Amazon, and the path of its key.
+    There is no public way to ask."""
+    from ray.autoscaler._private.aws.config import key_pair
+
+    named = config["provider"].get("key_pair", {}).get("key_name")
+    pair: Any = key_pair
+    name, path = pair(0, config["provider"]["region"], named)
+    return name, path
+
+
 def autoscaler_news() -> list[str]:
     """Returns what the autoscaler of the Ray that was joined last said about nodes that it could
     not start, and the last lines of what it runs on those that it sets up. Only the machine on
@@ -375,15 +415,31 @@ _RAYS_OWN = re.compile(
 before the name of each."""
 
 
+HEAD_CONFIG = Path("~/ray_bootstrap_config.yaml")
+"""The file on the head of a cluster of Ray's launcher in which Ray leaves the cluster's config."""
+
+
 def nodes_and_types() -> list[tuple[str, Mapping[str, float]]]:
-    """Returns the nodes of the Ray that was joined, if any, those that its autoscaler is starting
-    among them: the type of each, and its resources, which nobody knows before it is up.
+    """Returns the nodes that cost money now: the type of each, and its resources, where these are
+    known. On the head of a cluster in a cloud that is what the cloud itself lists: also nodes that
+    boot, those whose setup fails, and those that Ray has lost. Elsewhere it is what the Ray that
+    was joined, if any, and its autoscaler know.
 
     The public `ray.nodes` says no types, and nothing of nodes that are starting. Without the
     private part only nodes that are up are returned, and "" as their types.
     """
     import ray
 
+    try:
+        config = json.loads(HEAD_CONFIG.expanduser().read_text())
+        if config["provider"]["type"] != "local":
+            from ray.autoscaler.tags import TAG_RAY_USER_NODE_TYPE
+
+            provider = node_provider(config)
+            ids = provider.non_terminated_nodes({})
+            return [(provider.node_tags(one).get(TAG_RAY_USER_NODE_TYPE, ""), {}) for one in ids]
+    except Exception:  # no such head, or its cloud does not answer now
+        pass
     if not ray.is_initialized():
         return []
     try:

@@ -10,6 +10,12 @@ OURS = {
     "my-bucket": "ours",
     "my-project": "ours",
     "my-registry": "ours",
+    "my-shared-folder": "shared/ours",
+    "my-partition": "main",
+    "my-head": "192.168.1.10",
+    "my-worker-1": "192.168.1.11",
+    "my-worker-2": "192.168.1.12",
+    "my-name": "me",
     "ami-00000000000000000": "ami-12345678901234567",
 }
 

@@ -30,11 +30,28 @@ def test_results_in_a_folder_of_this_machine_are_refused(address: str) -> None:
 
 def test_slots_are_those_of_all_nodes() -> None:
     mixed = cluster(small=Nodes(3, 4), large=Nodes(2, 8, 1))
-    assert mixed.slots(Resources(2)) == 3 * 2 + 2 * 4
+    assert mixed.slots(Resources(2)) == 3 * 2, "cards stay for trials that ask for one"
+    assert cluster(head=Nodes(1, 0), large=Nodes(2, 8, 1)).slots(Resources(2, 1)) == 2
     assert mixed.slots(Resources(1, 0.5)) == 2 * 2
     assert cluster().slots(Resources(2)) == 0, "only the cluster knows"
     with pytest.raises(UserError, match="the largest node has"):
         mixed.slots(Resources(16))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "per_trial", "advice"),
+    [
+        ({"node": Nodes(4, 32, 4)}, Resources(), "{cpus: 8, gpus: 1}"),
+        ({"head": Nodes(1, 0), "card": Nodes(8, 8, 1)}, Resources(2), "{cpus: 8, gpus: 1}"),
+        ({"small": Nodes(1, 1), "card": Nodes(8, 8, 1)}, Resources(2), "{cpus: 8, gpus: 1}"),
+    ],
+)
+def test_cards_that_would_idle_are_refused(
+    nodes: dict[str, Nodes], per_trial: Resources, advice: str
+) -> None:
+    with pytest.raises(UserError, match="the cards would idle") as refused:
+        cluster(**nodes).slots(per_trial)
+    assert advice in str(refused.value)
 
 
 def test_the_cost_is_that_of_the_cheapest_nodes_and_of_the_dearest() -> None:

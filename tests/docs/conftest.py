@@ -42,7 +42,7 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, objects: Objects) -> It
     folder = tmp_path_factory.mktemp("docs")
     for name in ("grids", "clusters"):
         shutil.copytree(ROOT / name, folder / name)
-    for kind in ("aws", "gcp", "kuberay"):
+    for kind in ("aws", "gcp", "kuberay", "onprem", "slurm"):
         written(folder / "clusters", kind)
     shutil.copy(ROOT / "grids" / "quickstart.yaml", folder)
     examples = ROOT / "docs" / "examples"

@@ -31,7 +31,13 @@ seeds: [0, 1, 2]
 PLACE = """
 kind: local
 ray: RAY
-nodes: {head: {most: 1, cpus: 0, price: 60}, large: {most: 1, cpus: 9, gpus: 8, price: 7200}}
+nodes: {head: {most: 1, cpus: 0, price: 60}, large: {most: 1, cpus: 9, price: 7200}}
+"""
+PROGRAM = """
+name: program
+loop: {program: "python NAME {width} {seed}", as: own, task: t, metrics: {acc: up}, width: [1]}
+goal: acc > 0.5
+seeds: [0, 1, 2]
 """
 
 
@@ -62,8 +68,9 @@ def test_what_ends_a_launch(stuck: Path, raylets: Raylets, shell: SharedShell) -
     launch = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
     shell.write("grid.yaml", GRID)
 
-    def ended(more: str, exits: int) -> str:
-        shell.write("cluster.yaml", f"{PLACE.replace('RAY', raylets.ray)}{more}\n")
+    def ended(more: str, exits: int, cards: str = "") -> str:
+        place = PLACE.replace("RAY", raylets.ray).replace("cpus: 9", f"cpus: 9{cards}")
+        shell.write("cluster.yaml", f"{place}{more}\n")
         return shell.run_alone(*launch, exits=exits).stderr
 
     # The nodes have room for a trial, and never start a worker.
@@ -77,9 +84,12 @@ def test_what_ends_a_launch(stuck: Path, raylets: Raylets, shell: SharedShell) -
     assert "no node that can run a trial has come for" in told and "sweepd doctor" in told, told
 
     # torch here knows no CUDA.
-    told = ended("per_trial: {cpus: .25, gpus: .5}", 3)
-    assert "cannot use its card: Torch not compiled with CUDA enabled" in told, told
-    assert "creation task" not in told and told.count("cannot use its card") == 1
+    def on_cards() -> None:
+        told = ended("per_trial: {cpus: .25, gpus: .5}", 3, cards=", gpus: 8")
+        assert "cannot use its card: Torch not compiled with CUDA enabled" in told, told
+        assert "creation task" not in told and told.count("cannot use its card") == 1
+
+    on_cards()
 
     # Both nodes count.
     told = ended("per_trial: {cpus: 1}\nmax_dollars: 1", 130)
@@ -94,3 +104,12 @@ def test_what_ends_a_launch(stuck: Path, raylets: Raylets, shell: SharedShell) -
     shell.environment["PYTHONPATH"] = str(shell.folder / "driver")
     told = ended("per_trial: {cpus: 1}", 3)
     assert "has no module only_here, which your code imports" in told and "packages" in told, told
+
+    # The same of programs, whose Python each node tries before the first trial.
+    shell.write("alone.py", "import only_here")
+    shell.write("grid.yaml", PROGRAM.replace("NAME", "alone.py"))
+    told = ended("per_trial: {cpus: 1}", 3)
+    assert "cannot run the program: ModuleNotFoundError: No module named 'only_here'" in told, told
+    shell.write("card.py", "import torch")
+    shell.write("grid.yaml", PROGRAM.replace("NAME", "card.py"))
+    on_cards()

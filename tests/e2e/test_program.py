@@ -1,9 +1,14 @@
 """A program as docs/program.md shows it, from a file to an answer, beside one that fails."""
 
+import os
+import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from shell import ONE_AT_A_TIME, Shell
+from waiting import alive
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 CHANGES = ["loop.classes=2", "loop.width=[0,8]", "seeds=[0]", "retries=0", "goal='acc > 0.5'"]
@@ -39,3 +44,36 @@ def test_it_is_asked_shown_and_repeated_as_any_other(swept: Shell) -> None:
     assert (swept.folder / "again" / "train.py").read_text().startswith('"""A script')
     [planned] = swept.rows("plan", "again/grid.yaml", "--results", "sweepd-results")
     assert (planned["trials"], planned["done"]) == (1, 1)
+
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+far = subprocess.Popen(["sleep", "600"], start_new_session=True)
+print('{"step": 1, "acc": 0.5}')
+open(sys.argv[1], "w").write(f"{os.getpid()} {far.pid}")
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says who descends from whom")
+def test_nothing_outlives_a_worker_that_is_ended(tmp_path: Path) -> None:
+    shell, told = Shell(tmp_path), tmp_path / "told"
+    shell.write("stubborn.py", STUBBORN)
+    block = f"{{program: python stubborn.py {told}, as: s, task: t, metrics: {{acc: up}}}}"
+    shell.write("grid.yaml", f"name: s\nloop: {block}\ngoal: acc > 0.1\nretries: 0\n")
+    launch = shell.start("launch", "grid.yaml", "--yes")
+    while not (told.exists() and told.read_text()) and launch.poll() is None:
+        time.sleep(0.05)
+    program, far = map(int, told.read_text().split())
+    above = [program]  # the program, its two guards, and Ray's worker
+    for _ in range(3):
+        stat = Path(f"/proc/{above[-1]}/stat").read_text()
+        above.append(int(stat.rpartition(")")[2].split()[1]))
+    os.kill(above[-1], signal.SIGTERM)
+    until = time.monotonic() + 5
+    while (left := [p for p in (far, *above) if alive(p)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left == []
+    launch.communicate(timeout=shell.timeout)
+    assert launch.returncode == 1  # the trial's worker was lost

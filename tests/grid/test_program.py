@@ -1,12 +1,14 @@
 """`loop: {program: …}` in a grid: what its block must say, what is refused and where, what a
 command becomes, and what makes up the identity of its trials."""
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweepd.grid.fingerprint import program_files, unknown_files
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.program import Program, computed
 from sweepd.grid.spec import parse_grid
@@ -122,6 +124,94 @@ def test_what_is_its_identity(folder: Path) -> None:
     (folder / "model/__pycache__").mkdir()
     (folder / "model/__pycache__/net.pyc").write_text("")
     assert trial(folder).id == before.id
+
+
+FILES = {
+    "train.py": "import helper, lib.net",
+    "helper.py": "",
+    "lib/__init__.py": "",
+    "lib/net.py": "from . import parts",
+    "lib/parts.py": "",
+    "lib/__main__.py": "import helper",
+    "job.sh": "#!/bin/sh\nexec python inner.py --config='conf/a.yaml'",
+    "inner.py": "",
+    "conf/a.yaml": "",
+    "conf/b.yaml": "",
+    "conf/deep/c.yaml": "",
+    "real/script.py": "import besides",
+    "real/besides.py": "",
+    "hid/.env": "",
+    "hid/.git/HEAD": "",
+    "names.py": "open('conf/' + 'a.yaml'); open('hid/.env')",
+}
+
+
+@pytest.fixture
+def program_folder(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "link.py").symlink_to("real/script.py")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("block", "files"),
+    [
+        (
+            {"program": "python train.py"},
+            "helper.py lib/__init__.py lib/net.py lib/parts.py train.py",
+        ),
+        ({"program": "torchrun -m lib.net"}, "lib/__init__.py lib/net.py lib/parts.py"),
+        ({"program": "python -m lib {w}"}, "helper.py lib/__init__.py lib/__main__.py"),
+        ({"program": "python link.py"}, "link.py real/besides.py real/script.py"),
+        ({"program": "./job.sh {w}"}, "conf/a.yaml inner.py job.sh"),
+        (
+            {"program": "x --c=conf/{w}.yaml y=conf/deep/c.yaml"},
+            "conf/a.yaml conf/b.yaml conf/deep/c.yaml",
+        ),
+        ({"program": "env A=1 x -c conf/a.yaml"}, "conf/a.yaml"),
+        ({"program": "x {w}.yaml {w}"}, ""),
+        ({"program": "x", "files": ["hid"]}, "hid/.env"),
+    ],
+)
+def test_its_files(program_folder: Path, block: dict[str, object], files: str) -> None:
+    where = json.dumps({**block, "task": "t", "metrics": {"acc": "up"}})
+    assert sorted(program_files(where, program_folder)) == files.split()
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        ({"program": "./job.sh"}, ["job.sh starts other programs: name them in `files:`"]),
+        ({"program": "python names.py"}, ["names.py names conf, hid/.env, which the identity"]),
+        ({"program": "x {w}.yaml"}, ["{w}.yaml is a file that a field alone names"]),
+        ({"program": "python names.py", "files": []}, []),
+        ({"program": "python helper.py"}, []),
+    ],
+)
+def test_what_nobody_can_find_out_is_said(
+    program_folder: Path, block: dict[str, object], says: list[str]
+) -> None:
+    where = json.dumps({**block, "task": "t", "metrics": {"acc": "up"}})
+    told = list(unknown_files(where, program_folder))
+    assert len(told) == len(says) and all(map(str.startswith, told, says)), told
+
+
+def test_a_command_of_which_no_file_is_known_is_refused(folder: Path) -> None:
+    text = GRID.replace("python train.py", "seq 1").replace("  files: [model/]\n", "")
+    with pytest.raises(GridError, match="none of its files is known"):
+        planned(folder, text=text)
+    assert planned(folder, text=text.replace("  task:", "  files: []\n  task:")).trials
+
+
+def test_what_is_kept_and_where_it_runs_is_no_part_of_its_identity(folder: Path) -> None:
+    more = GRID.replace("  task:", "  keep: ['*.csv']\n  in_place: true\n  task:")
+    assert trial(folder, text=more).id == trial(folder).id
+    with pytest.raises(GridError, match="write a list, such as"):
+        trial(folder, text=GRID.replace("  task:", "  keep: out\n  task:"))
+    with pytest.raises(GridError, match="write true or false"):
+        trial(folder, text=GRID.replace("  task:", "  in_place: 1\n  task:"))
 
 
 def test_a_word_that_is_a_null_alone_is_left_out() -> None:

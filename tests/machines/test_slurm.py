@@ -79,10 +79,8 @@ results: /mnt/results
 python: {sys.executable}
 nodes: 2
 cpus: 1
-gpus: a100:1
-per_trial: {{gpus: 0}}
 price: 2
-setup: echo this is setup
+setup: echo this is setup; mkdir -p /tmp/own; export TMPDIR=/tmp/own
 sbatch: {{partition: main, mem: 3G, time: "00:30:00"}}
 """
 HUNGRY = """
@@ -102,6 +100,46 @@ class Hungry(Standard):
 
         net.register_forward_pre_hook(eat)
         return net
+"""
+CARDS = f"""
+kind: slurm
+folder: /mnt/jobs
+results: /mnt/cards
+python: {sys.executable}
+image: /mnt/own.sif
+nodes: 2
+min_nodes: 1
+cpus: 2
+gpus: a100:1
+per_trial: {{cpus: 1, gpus: 0.5}}
+setup: export PATH=/mnt/bin:$PATH
+sbatch: {{mem: 3G, gres: "gpu:a100:1"}}
+"""
+PROGRAM = """
+name: cards
+loop: {program: "python card.py {width}", as: own, task: t, metrics: {acc: up}, width: [1, 2]}
+goal: acc > 0.5
+"""
+CARD = """
+import os, sys, time, pathlib
+assert os.environ["CUDA_VISIBLE_DEVICES"] == "0", "its card"
+assert os.environ["IN_IMAGE"] == "/mnt/own.sif"
+pathlib.Path(f"/mnt/began-{sys.argv[1]}").touch()
+while len(list(pathlib.Path("/mnt").glob("began-*"))) < 2:
+    time.sleep(0.1)  # both share a card
+print('{"step": 1, "acc": 1.0}')
+"""
+APPTAINER = """#!/bin/bash
+# Plays apptainer: all that is bound is there, and the image has a PATH of its own.
+[ "$1" = exec ] || exit 255
+shift
+while [[ $1 == --* ]]; do
+  if [ "$1" = --bind ]; then shift; ls -d ${1//,/ } > /dev/null || exit 254; fi
+  shift
+done
+export IN_IMAGE=$1 PATH=/usr/bin:/bin
+shift
+exec unshare --pid --fork --kill-child --mount-proc "$@"
 """
 LAUNCH = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
 
@@ -164,17 +202,23 @@ def saved(shell: Shell) -> set[int]:
 
 def wait_for_progress(shell: Shell) -> None:
     before = saved(shell)
-    wait_until(lambda: saved(shell) - before, 200)
+    wait_until(lambda: saved(shell) - before, 400)
 
 
-def memories(folder: str) -> set[int]:
-    """The bytes of memory that raylets with their files in such a folder have to give."""
+def memories() -> set[int]:
+    """The bytes of memory that the raylets of jobs have to give."""
     lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             lines.append(path.read_text())
-    raylets = [line for line in lines if "raylet/raylet" in line and folder in line]
+    raylets = [one for one in lines if "raylet/raylet" in one and re.search(r"/sweepd-\d+-\d", one)]
     return {int(found[1]) for line in raylets if (found := re.search(r"\bmemory,(\d+)", line))}
+
+
+def rays(shell: Shell) -> list[str]:
+    """The folders of Rays on the nodes: in the job's temporary one, where a node has it."""
+    look = "ls -d /tmp/sweepd-* /tmp/own/sweepd-* 2>/dev/null"
+    return [line for number in NUMBERS for line in told(shell, *on(number), look).split()]
 
 
 def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
@@ -183,8 +227,7 @@ def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
     [job] = shell.rows("cluster", "status", "cluster.yaml")
     assert (job["type"], job["state"], job["price"]) == ("batch", "RUNNING", 4.0)
     assert told(shell, "squeue", "--noheader", "--format=%m %b").split()[0] == "3G"
-    assert "gpu:a100:1" in told(shell, "scontrol", "show", "job")
-    assert memories("/tmp/sweepd-") == {3 << 30}, "Ray counts on the memory of the job alone"
+    assert memories() == {3 << 30}, "Ray counts on the memory of the job alone"
     token = shell.folder / "jobs" / job["name"] / "token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     client.send_signal(signal.SIGINT)
@@ -194,9 +237,11 @@ def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
     follower = shell.start(*LAUNCH)
     assert follower.stderr
     assert any("following it" in line for line in iter(follower.stderr.readline, ""))
+    assert [str(Path(folder).parent) for folder in rays(shell)] == ["/tmp/own"] * 2
     told(shell, "scancel", f"--name={job['name']}")
     _, said = follower.communicate(timeout=200)
     assert follower.returncode == 3 and "was ended (CANCELLED)" in said
+    wait_until(lambda: not rays(shell), 60)
 
     follower = shell.start(*LAUNCH)
     wait_for_progress(shell)
@@ -264,3 +309,28 @@ def test_one_trial_beyond_the_memory_and_a_job_that_is_worth_more(shell: Shell) 
     shell.environment["SWEEPD_RESULTS"] = "/mnt/taken"
     rows = shell.sql("SELECT status, count(*) AS n FROM attempts GROUP BY ALL ORDER BY ALL")
     assert {"status": "interrupted", "n": 1} in rows and {"status": "completed", "n": 1} in rows
+
+
+def test_an_image_and_cards_for_programs(shell: Shell) -> None:
+    """Two trials of a program share a card, in what Apptainer runs. Cards are asked for by --gres.
+    The job may have two nodes, of which one is enough."""
+    (shell.folder / "bin").mkdir(exist_ok=True)
+    shell.write("bin/apptainer", APPTAINER).chmod(0o755)
+    shell.write("own.sif", "")
+    shell.write("cluster.yaml", CARDS)
+    shell.write("grid.yaml", PROGRAM)
+    shell.write("card.py", CARD)
+    idle = shell.run(*LAUNCH, "--set", "resources={cpus: 1}", exits=2).stderr
+    assert "the cards would idle" in idle
+    client = shell.start(*LAUNCH)
+    wait_until(lambda: "JobId" in told(shell, "scontrol", "show", "job", "--details"), 60)
+    jobs = told(shell, "scontrol", "show", "job")
+    assert "gres:gpu:a100:1" in jobs.replace("=", ":") and "NumNodes=" in jobs, jobs
+    _, said = client.communicate(timeout=600)
+    assert client.returncode == 0 and "2 of 2 trials done" in said, said
+
+    shell.write("card.py", "import nowhere_at_all\n" + CARD)
+    shell.write("grid.yaml", PROGRAM.replace("name: cards", "name: lacking"))
+    said = shell.run(*LAUNCH, exits=3).stderr
+    assert "cannot run the program: ModuleNotFoundError: No module named 'nowhere_at_all'" in said
+    assert "node machine-1" in said and not rays(shell)

@@ -14,7 +14,7 @@ import pytest
 from simulated import simulated
 from waiting import wait_until
 
-from sweepd.grid.placement import Nodes, Placement, Resources
+from sweepd.grid.placement import PAID_SECONDS, Nodes, Placement, Resources
 from sweepd.grid.trials import Trial
 from sweepd.run import driver
 from sweepd.store.store import Store, SweepInfo
@@ -126,6 +126,23 @@ def test_nodes_cost_what_their_types_say_from_when_they_start(
     [note] = notes
     assert note.startswith("max_dollars: ") and note.endswith("are spent: saving what runs")
     assert {rate for _, rate in told} == {11, 32}
+
+
+def test_nodes_cost_from_when_they_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the driver cannot see them yet."""
+    nodes: list[tuple[str, dict[str, float]]] = []
+    monkeypatch.setattr(driver, "nodes_and_types", lambda: nodes)
+    monkeypatch.setattr(driver, "LOOK_SECONDS", 0.01)
+    monkeypatch.setenv(PAID_SECONDS, "1800")
+    told: list[float] = []
+    listener: Any = SimpleNamespace(spent=lambda spent, an_hour: told.append(spent))
+    place = Placement(Resources(), "there", {"head": Nodes(1, 0, price=10)}, max_dollars=5)
+    stopping, notes = threading.Event(), list[str]()
+    with driver.within_limits(place, listener, stopping, notes.append):
+        assert not stopping.wait(0.1) and not told
+        nodes.append(("head", {}))
+        assert stopping.wait(30)
+    assert 5 <= told[0] < 5.1 and notes
 
 
 def test_the_hours_of_a_launch_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

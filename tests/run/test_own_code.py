@@ -2,6 +2,7 @@
 is put back from the store."""
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from sweepd.grid.plan import Plan
 from sweepd.grid.spec import parse_grid
 from sweepd.provenance import home
 from sweepd.run import driver
-from sweepd.run.own_code import MOST_BYTES, as_launched, folder_of
+from sweepd.run.own_code import MOST_BYTES, as_launched, folder_of, launch_copy
 from sweepd.store.store import Store
 
 NET = """
@@ -187,7 +188,7 @@ def test_a_worker_runs_the_code_of_the_launch(
         assert base == folder and note is None and level(base) == 3
 
 
-def test_a_program_finds_the_data_of_its_folder_beside_a_copy(folder: Path, store: Store) -> None:
+def test_programs_run_the_code_of_the_launch_beside_the_data(folder: Path, store: Store) -> None:
     (folder / "code").mkdir()
     (folder / "code/train.py").write_text("open('data.csv')")
     (folder / "data.csv").write_text("7")
@@ -197,10 +198,11 @@ def test_a_program_finds_the_data_of_its_folder_beside_a_copy(folder: Path, stor
     )
     driver._save(made, store)
     (folder / "code/train.py").write_text("1 / 0")
-    with ExitStack() as stack:
-        every = {trial.classes for trial in made.trials}
-        base, _ = as_launched("s", every, folder, made.codes, store, stack)
-        assert base != folder and (base / "data.csv").read_text() == "7"
+    copy = launch_copy("s", folder, made.codes, store, 1)
+    base = Path(f"{copy.tree}{os.path.realpath(folder)}")
+    assert (base / "data.csv").read_text() == "7"
+    assert (base / "code/train.py").read_text() == "open('data.csv')"
+    copy.close()
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,16 @@ def test_trials_at_once_are_those_that_the_nodes_hold_now_or_later(
     assert at_once(Placement(Resources(2), nodes={"a": Nodes(1, 2)})) == 3, "it is larger than told"
 
 
+def test_cards_of_a_ray_that_was_joined_do_not_idle(alive: list[dict[str, Any]]) -> None:
+    alive += [node(CPU=4.0, GPU=2.0), node()]
+    with pytest.raises(EnvironmentFailure, match="the cards would idle"):
+        at_once(Placement(Resources(1), "auto"))
+    assert at_once(Placement(Resources(1, 0.5), "auto")) == 4
+    assert at_once(Placement(Resources(1), "auto", {"a": Nodes(1, 4)})) == 4, "it is so wanted"
+    alive += [node(CPU=3.0)]
+    assert at_once(Placement(Resources(1), "auto")) == 7
+
+
 def test_a_trial_that_no_node_holds_is_refused(alive: list[dict[str, Any]]) -> None:
     with pytest.raises(EnvironmentFailure, match="Ray has no node: start one"):
         at_once(Placement(Resources(1)))

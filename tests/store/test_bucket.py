@@ -2,6 +2,7 @@
 credentials."""
 
 import itertools
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -213,3 +214,35 @@ def test_a_machine_has_the_credentials_of_its_role(
     assert len(folder.files()) == 12
     tokens = {given.get("x-amz-security-token") for given in amazon.headers}
     assert tokens == {"session", None} and amazon.dollars > 12 * 5e-6
+
+
+@pytest.mark.parametrize("library", ["boto3", "obstore"])
+@pytest.mark.parametrize(
+    ("profile", "how"),
+    [
+        ("", "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        ("nothere", "The config profile (nothere) could not be found"),
+    ],
+)
+def test_without_credentials_it_is_said_how_to_give_some(
+    monkeypatch: pytest.MonkeyPatch, library: str, profile: str, how: str
+) -> None:
+    """A machine without a role refuses to be asked for one."""
+    amazon = Amazon(Objects(), "us-west-2")
+    amazon.fault = lambda method, path: "forbid"
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    for name in ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_METADATA_ENDPOINT"):
+        monkeypatch.setenv(name, amazon.url)
+    monkeypatch.setenv("HOME", "/nowhere")
+    if profile:
+        if library == "obstore":
+            pytest.skip("without boto3 nobody reads profiles")
+        monkeypatch.setenv("AWS_PROFILE", profile)
+    if library == "obstore":
+        monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(EnvironmentFailure) as refused:
+        ObjectFolder("s3://bucket/results", retry_seconds=5).files()
+    assert str(refused.value) == f"no credentials for s3://bucket/results: {how}"
+    amazon.close()

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 from faults import finish
+from waiting import alive
 
 from sweepd.grid.placement import Resources
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.store.store import Store
-from sweepd.trial import guard
 from sweepd.trial import program as programs
 from sweepd.trial.attempt import Attempt
+from sweepd.trial.workplace import guarded
 
 PYTHON = sys.executable
 GRID = """
@@ -111,6 +112,58 @@ def test_a_test_score_counts_whatever_comes_after(tmp_path: Path) -> None:
     assert (row["acc"], row["correct"], row["total"], row["step"]) == (0.5, 5, 10, 2)
 
 
+def test_an_end_before_its_steps_is_noted_and_so_is_what_only_looks_like_a_row(
+    tmp_path: Path,
+) -> None:
+    grid = GRID.replace("{gpus}", "{gpus} {steps}").replace("  width: 8", "  width: 8\n  steps: 9")
+    row = ran(tmp_path, ROW % (1, 0.5) + "print({'step': 9, 'acc': 1.0})", grid=grid)
+    assert row["status"] == "completed" and row["step"] == 1
+    assert row["error"].startswith("it ended with exit code 0 at step 1 of 9; a line of its output")
+    assert ran(tmp_path, ROW % (9, 0.5), 1002, grid=grid)["error"] is None
+
+
+def test_who_diverges_shows_the_last_good_row(tmp_path: Path) -> None:
+    error = ran(tmp_path, ROW % (1, 0.25) + ROW % (2, "NaN"))["error"]
+    assert error.endswith("acc = nan at step 2; the last good row: step 1: acc 0.25, loss 1")
+
+
+def test_breakpoint_is_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONBREAKPOINT", "ray.util.rpdb.set_trace")
+    error = ran(tmp_path, ROW % (1, 0.5) + "breakpoint()\nprint()")["error"]
+    assert "it ended with exit code 1" in error and "bdb.BdbQuit" in error
+
+
+def test_its_files_are_kept_and_nothing_is_left(tmp_path: Path) -> None:
+    text = "import os, pathlib, sys\nprint('at', os.getcwd(), os.environ['PWD'], sys.argv[3])\n"
+    text += "os.mkdir('out'); open('out/a.csv', 'w').write('1')\n"
+    text += "pathlib.Path(__file__).with_name('b.csv').write_text('2')\n"
+    text += f"open('large', 'wb').write(b'x' * {2**20 + 1})\n" + ROW % (1, 0.5)
+    row = ran(tmp_path, text)
+    kept = tmp_path / "results" / "files" / row["id"]
+    assert {p.name: p.read_text() for p in kept.rglob("*.*")} == {"a.csv": "1", "b.csv": "2"}
+    assert "kept of what it wrote: b.csv, out/a.csv\ndeleted of what it wrote: large\n" in log(
+        tmp_path
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.py", "results"]
+    [at] = [line.split()[1:] for line in log(tmp_path).splitlines() if line.startswith("at ")]
+    assert at[0] == at[1] and at[0].endswith(str(tmp_path)) and not Path(at[0]).exists()
+    grid = GRID.replace("  task:", "  keep: [large]\n  task:")
+    ran(tmp_path, text, 1002, grid=grid)  # has the same paths
+    assert (kept / "large").stat().st_size == 2**20 + 1
+    assert log(tmp_path).count(f"at {' '.join(at)}") == 2
+
+
+def test_what_was_rounded_out_of_its_range_is_its_end(tmp_path: Path) -> None:
+    text = ROW % (1, 1.0000001) + 'print(\'{"step": 2, "acc": -1e-9, "loss": -1e-8}\')'
+    row = ran(tmp_path, text)
+    assert (row["status"], row["acc"], row["loss"]) == ("completed", 0, 0)
+
+
+def test_a_live_bar_is_no_silence(tmp_path: Path) -> None:
+    text = "import sys, time\nfor i in range(15): sys.stdout.write(f'\\r{i}'); time.sleep(0.1)\n"
+    assert ran(tmp_path, text + ROW % (1, 0.5), hang_seconds=1.0)["status"] == "completed"
+
+
 @pytest.mark.parametrize(
     ("text", "status", "says"),
     [
@@ -131,7 +184,7 @@ def test_a_test_score_counts_whatever_comes_after(tmp_path: Path) -> None:
         (ROW % (1, "NaN"), "diverged", "reported acc = nan at step 1"),
         (ROW % (1, "Infinity"), "diverged", "reported acc = inf at step 1"),
         ('print(\'{"step": 1, "acc": 1, "loss": -nan}\')', "diverged", "loss = nan at step 1"),
-        ('print(\'{"step": 1, {"step": 1\')', "failed", '{"step": 1, {"step": 1 is no JSON: '),
+        ('print(\'{"step": 1, {"step": 1\')', "failed", '{"step": 1, {"step": 1 cannot be taken: '),
         ("raise SystemExit('oh')", "failed", "it ended with exit code 1: oh\noh"),
         (
             "import os; os.kill(os.getpid(), 9)",
@@ -240,14 +293,6 @@ def test_who_keeps_nothing_starts_anew_and_the_row_says_so(tmp_path: Path) -> No
     assert made.ending and "it will start again" in made.ending["error"]
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
-
-
 ORPHANS = """
 import os, pathlib, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -275,7 +320,7 @@ def test_nothing_of_it_outlives_its_worker(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     (tmp_path / "mine.py").write_text(ORPHANS)
-    command = [PYTHON, guard.__file__, "30", str(scratch), PYTHON, "-u", str(tmp_path / "mine.py")]
+    command = guarded(30, scratch, tmp_path, (), (), [PYTHON, "-u", str(tmp_path / "mine.py")])
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin and process.stdout
     started = int(process.stdout.readline().split()[1].rstrip(b","))
@@ -298,3 +343,53 @@ def test_no_program_sees_the_settings_of_ray(
     monkeypatch.setitem(os.environ, "RAY_ADDRESS", "there")
     text = "import os, sys\nif 'RAY_ADDRESS' in os.environ: sys.exit(9)\n"
     assert ran(tmp_path, text + ROW % (1, 0.5))["status"] == "completed"
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from sweepd.grid.placement import Resources
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import parse_grid
+from sweepd.trial.program import ProgramRun
+folder = Path(sys.argv[1])
+[trial] = plan(parse_grid((folder / "grid.yaml").read_text(), "grid.yaml", [], folder)).trials
+run = ProgramRun(trial, folder, Resources(), 0.0, str(folder))
+try:
+    for row in run.advance():
+        if row: print(run.place.folder, flush=True)
+finally:
+    run.close()
+"""
+
+
+def descendants(process: int) -> list[int]:
+    """The processes below one, each before those that it started."""
+    children = Path(f"/proc/{process}/task/{process}/children")
+    below = [int(child) for child in children.read_text().split()]
+    return below + [one for child in below for one in descendants(child)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says who descends from whom")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("victim", ["worker", "outer guard", "inner guard", "program", "orphan"])
+def test_whoever_is_killed_takes_all_else_along(tmp_path: Path, victim: str, number: int) -> None:
+    (tmp_path / "mine.py").write_text(ORPHANS)
+    (tmp_path / "grid.yaml").write_text(GRID.replace("PYTHON", PYTHON))
+    worker = subprocess.Popen([PYTHON, "-c", WORKER, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert worker.stdout
+    folder = Path(worker.stdout.readline().strip())
+    names = ["worker", "outer guard", "inner guard", "program", "orphan"]
+    tree = dict(zip(names, [worker.pid, *descendants(worker.pid)], strict=True))
+    os.kill(tree[victim], number)
+    if victim == "orphan" or (number == signal.SIGTERM and victim != "worker"):
+        time.sleep(0.3)  # guards ignore SIGTERM, as this program does, which needs no orphan
+        assert all(alive(process) for name, process in tree.items() if name != "orphan")
+        worker.kill()
+    until, left = time.monotonic() + 5, names
+    while left and time.monotonic() < until:
+        worker.poll()
+        left = [name for name, process in tree.items() if alive(process)]
+        time.sleep(0.02)
+    assert left == [] and worker.wait() != 0
+    assert not folder.exists() or victim not in ("worker", "orphan")

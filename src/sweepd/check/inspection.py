@@ -8,10 +8,11 @@ the first trial of a user's class.
 from __future__ import annotations
 
 import io
+import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from sweepd.grid import registry
 from sweepd.grid.fingerprint import is_program
 from sweepd.grid.placement import Resources
 from sweepd.grid.plan import plan
+from sweepd.grid.program import Program
 from sweepd.grid.spec import Grid
 from sweepd.grid.user_files import (
     WRONG_CALL,
@@ -37,7 +39,7 @@ from sweepd.grid.user_files import (
 )
 from sweepd.run.launching import Site, per_trial
 from sweepd.trial.generators import preserved
-from sweepd.trial.program import ProgramRun
+from sweepd.trial.program import MOST_NAMES, ProgramRun
 from sweepd.trial.runs import StepRow
 from sweepd.trial.user_values import Unusable
 
@@ -168,9 +170,10 @@ def tried(grid: Grid) -> Iterator[Finding]:
         trial = min(ours, key=lambda trial: (trial.size, trial.effort))
         values = {"size": trial.size, **trial.values.loop}
         about = block.name, ", ".join(f"{name} {value}" for name, value in values.items())
-        first, again = (ProgramRun(trial, grid.base, resources, MOST_SECONDS) for _ in range(2))
         try:
-            with redirect_stdout(io.StringIO()):
+            with redirect_stdout(io.StringIO()), ExitStack() as open_runs:
+                first = ProgramRun(trial, grid.base, resources, MOST_SECONDS, str(os.getpid()))
+                open_runs.callback(first.close)
                 row = _row(first)
                 until = time.monotonic() + MARK_SECONDS
                 while not (first.has_marked or first.result) and time.monotonic() < until:
@@ -178,24 +181,38 @@ def tried(grid: Grid) -> Iterator[Finding]:
                 first.stop()
                 ended = first.result is not None or (first.guard and first.guard.poll() == 0)
                 state = None if ended else first.snapshot()
+                kept, deleted = first.written()
             scores = ", ".join(f"{name} {value:.4g}" for name, value in row.scores.items())
             yield Finding("rows", *about, True, f"step {row.step}: {scores}")
+            yield Finding("files", *about, True, _fate(trial.program, [*kept], [*deleted]))
             told = "it ended before it could be interrupted"
             if not ended and state is None:
                 told = f"SIGTERM at step {first.step}: nothing is kept in {{dir}}, it starts anew"
             elif state is not None:
-                with redirect_stdout(io.StringIO()):
+                with redirect_stdout(io.StringIO()), ExitStack() as open_runs:
+                    again = ProgramRun(trial, grid.base, resources, MOST_SECONDS, str(os.getpid()))
+                    open_runs.callback(again.close)
                     again.restore(again.read(state))
                     step = _row(again).step
                 told = f"SIGTERM at step {first.step}, with {len(state):,} bytes in {{dir}}: "
                 told += f"its next row is step {step}"
+                if first.step >= step:
+                    told += "; it did not go on from what it had saved"
             yield Finding("goes on", *about, True, told)
         except UserError as error:
             yield Finding("rows", *about, False, str(error))
-        finally:
-            with redirect_stdout(io.StringIO()):
-                first.close()
-                again.close()
+
+
+def _fate(program: Program | None, kept: Sequence[str], deleted: Sequence[str]) -> str:
+    """Returns what becomes of what a program has written besides `{dir}` until it was ended."""
+    if program and program.in_place:
+        return "it runs in the grid's folder itself, which all its trials share (in_place)"
+    parts = [
+        f"{', '.join(names[:MOST_NAMES])}{' and more' * (len(names) > MOST_NAMES)} {fate}"
+        for names, fate in ((kept, "is kept when it completes"), (deleted, "is deleted"))
+        if names
+    ]
+    return "; ".join(parts) or "it wrote nothing by relative paths until it was ended"
 
 
 def _row(run: ProgramRun) -> StepRow:

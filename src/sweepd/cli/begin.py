@@ -166,6 +166,12 @@ def doctor(
         Path | None,
         typer.Option("--cluster", metavar="FILE", help="Also check what a launch there needs."),
     ] = None,
+    policy: Annotated[
+        bool,
+        typer.Option(
+            "--policy", help="Print what the role of the cluster's nodes must be allowed."
+        ),
+    ] = False,
     results: Results = None,
     as_json: AsJson = None,
 ) -> None:
@@ -174,12 +180,18 @@ def doctor(
     What is asked of a cluster costs nothing and starts nothing.
     """
     from sweepd.cluster import Local, load_cluster
+    from sweepd.cluster.aws import AWS
     from sweepd.provenance import provenance
     from sweepd.store.store import Store
 
     form = form_of(as_json)
     site = load_cluster(cluster) if cluster else None
     address = results_address(site.results if site and results is None else results)
+    if policy:
+        if not isinstance(site, AWS):
+            raise UserError("--policy needs --cluster FILE, of kind aws")
+        print(site.policy(address))
+        return
     checks: list[dict[str, Any]] = []
 
     def check(name: str, ok: bool, detail: str) -> None:
@@ -191,8 +203,10 @@ def doctor(
         for told in (*damaged, remedy) if damaged else ():
             check(name, False, str(told))
 
-    # This machine.
-    check("python", sys.version_info >= (3, 11), platform.python_version())
+    # This machine. A launch elsewhere begins on it, and the nodes have a Python of their own.
+    remote = not (site is None or isinstance(site, Local))
+    own = f"{platform.python_version()}{', of this machine' * remote}"
+    check("python", sys.version_info >= (3, 11), own)
     for package, found in provenance(Path())["versions"].items():
         check(package, found is not None, found or "not installed")
     check("cores", True, f"{len(os.sched_getaffinity(0))}")
@@ -238,7 +252,7 @@ def doctor(
                 check("write", True, f"{address} can be written from here")
         except SweepdError as error:
             check("write", False, str(error))
-        checks += [asdict(one) for one in site.checks()]
+        checks += [asdict(one) for one in (site.check_python(), *site.checks(address))]
     emit(["check", "ok", "detail"], checks, form)
     if not all(one["ok"] for one in checks):
         raise typer.Exit(EnvironmentFailure.exit_code)

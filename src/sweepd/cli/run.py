@@ -229,7 +229,7 @@ def _launch(
         say(
             f"sweep {grid.name}: {expected.trials} trials in {expected.cells} cells, "
             f"{expected.done} done, {'' if expected.is_exact else '~'}{expected.to_run} to run, "
-            f"{expected.slots} at once, about {_span(expected.expected)}{_dollars(expected)}"
+            f"{expected.at_once} at once, about {_span(expected.expected)}{_dollars(expected)}"
         )
         inspect_new(grid, store, say)
         if cluster and not isinstance(site, Local):
@@ -397,7 +397,20 @@ def _show(expected: Estimate, cluster: Path | None) -> None:
         rows.append({**row, "train_flops": flops, "share": share, "time": _span(bill)})
     emit(list(rows[0]), rows)
     if cluster:
-        say(f"on {cluster}: {expected.slots} at once{_dollars(expected)}")
+        say(f"on {cluster}: {_places(expected)}{_dollars(expected)}")
+
+
+def _places(expected: Estimate) -> str:
+    """Says how many slots of which nodes work, and how many stay empty."""
+    slots = [f"{count} on {name}" for name, count in expected.kinds.items() if count]
+    said = f"{expected.at_once} at once"
+    if slots:
+        said += f" (slots: {', '.join(slots)})"
+    if empty := expected.slots - expected.at_once:
+        said += f", {empty} slots stay empty"
+    if idle := [name for name, count in expected.kinds.items() if count is None]:
+        said += f", none on {', '.join(idle)}, whose cards no trial asks for"
+    return said
 
 
 def _dollars(expected: Estimate) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,11 +89,12 @@ def _show(record: TrialRecord, repeat: str) -> None:
         checks = record.checks()
         scores = ("acc", *record.metrics)
         for score, of in (("loss", record.curve), *((score, checks) for score in scores)):
-            measured = [row for row in of if _is_finite(row.get(score))]
-            steps, values = [row["step"] for row in measured], [row[score] for row in measured]
-            if values:
-                span = f"{_short(min(values))} to {_short(max(values))}"
-                put(f"{score:<5} {sparkline(values)}  {span}, steps {steps[0]} to {steps[-1]}")
+            steps = [row["step"] for row in of if row.get(score) is not None]
+            values = [row[score] for row in of if row.get(score) is not None]
+            if finite := list(filter(math.isfinite, values)):
+                span = f"{_short(min(finite))} to {_short(max(finite))}"
+                span += ", then not finite" if not math.isfinite(values[-1]) else ""
+                put(f"{score:<5} {sparkline(finite)}  {span}, steps {steps[0]} to {steps[-1]}")
         shown = checks[:: max(1, -(-len(checks) // MOST_CHECKS))]
         shown += [] if shown[-1] is checks[-1] else [checks[-1]]
         emit(("step", "loss", *scores, "lr", "seconds"), shown)
@@ -125,17 +126,13 @@ def _show_difference(record: TrialRecord, other: TrialRecord) -> None:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Returns numbers as at most WIDTH bars, each the mean of about as many numbers."""
+    """Returns finite numbers as at most WIDTH bars, each the mean of about as many numbers."""
     count = min(WIDTH, len(values))
     cuts = [len(values) * i // count for i in range(count + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
     low, high = min(means), max(means)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(BARS[round((mean - low) * scale)] for mean in means)
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and isfinite(value)
 
 
 def _short(value: Any) -> str:

@@ -33,7 +33,9 @@ KINDS: dict[str, type[Local] | type[Remote]] = {
     "slurm": Slurm,
 }
 
-PLACEHOLDER = re.compile(r"\bmy-(bucket|project|registry)\b|\bami-0{8,}")
+PLACEHOLDER = re.compile(
+    r"\bmy-(bucket|project|registry|shared-folder|partition|head|worker|name)\b|\bami-0{8,}"
+)
 """A pattern of the names that stand for the user's own in the ready files."""
 
 

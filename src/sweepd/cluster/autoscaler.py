@@ -84,6 +84,13 @@ def prepared(config: Config) -> dict[str, Any]:
         return ray_private.prepare_cluster(deepcopy(dict(config)))
 
 
+def with_subnets(config: Config) -> dict[str, Any]:
+    """Returns a prepared config of Amazon's with the subnets that Ray would choose. Raises
+    EnvironmentFailure, with Ray's reason, if there is none."""
+    with asking(config), _hushed():
+        return ray_private.choose_subnets(deepcopy(dict(config)))
+
+
 def run(config: Config, note: Note, command: str, *options: str) -> None:
     """Runs `ray up` or `ray down`. `note` is told what it prints. Raises EnvironmentFailure if it
     fails."""

@@ -11,13 +11,15 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from packaging.requirements import Requirement
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.placement import Nodes, Placement, Resources, no_room, slots
+from sweepd.grid.placement import Nodes, Placement, Resources, by_type, idle_cards, no_room, slots
 from sweepd.grid.yamlfile import Keys
 
 Note = Callable[[str], None]
@@ -69,12 +71,15 @@ class ClusterFile(BaseModel, ABC):
     def slots(self, per_trial: Resources) -> int:
         """Returns how many trials run at once, or 0 if that is not known from here.
 
-        Raises UserError if no node can ever hold one.
+        Raises UserError if no node can ever hold one, and if all that can have cards for which it
+        does not ask.
         """
         types = self.types()
-        count = slots(types.values(), per_trial)
+        count = slots(types, per_trial)
         if types and not count:
             raise UserError(no_room(per_trial, types.values()))
+        if idle := idle_cards(types, per_trial):
+            raise UserError(idle)
         return count
 
     def placement(self, per_trial: Resources) -> Placement:
@@ -92,14 +97,14 @@ class ClusterFile(BaseModel, ABC):
         """
         if not at_once:
             return 0.0, 0.0
-        types = self.types().values()
-        able = [one for one in types if one.held(per_trial)]
+        types = self.types()
+        able = [types[name] for name, count in by_type(types, per_trial).items() if count]
         able.sort(key=lambda one: one.price / one.held(per_trial))
         low, high = self.starting
         dollars = []
         longest = seconds_high + high + self.idle_seconds()
         for order, seconds in ((able, seconds_low + low), (able[::-1], longest)):
-            an_hour = sum(one.least * one.price for one in types if one not in able)
+            an_hour = sum(one.least * one.price for one in types.values() if one not in able)
             left = at_once
             for one in order:
                 count = max(one.least, min(one.most, math.ceil(left / one.held(per_trial))))
@@ -145,9 +150,15 @@ class Remote(ClusterFile):
     python: str = "python"
     """The name or path of the command that runs Python on the cluster's nodes."""
 
-    def checks(self) -> Iterator[Check]:
-        """Yields what a launch depends on outside this program and can be looked at for nothing."""
+    def checks(self, address: str = "") -> Iterator[Check]:
+        """Yields what a launch depends on outside this program and can be looked at for nothing.
+        address: that of the results."""
         yield from ()
+
+    def check_python(self) -> Check:
+        """Returns whether the nodes have `python`, as far as that is known from here."""
+        said = f"`{self.python}` is looked for on a node before its first trial"
+        return Check("python on the nodes", True, said)
 
     @abstractmethod
     def up(self, note: Note) -> None:
@@ -258,13 +269,33 @@ def has(*commands: str) -> Iterator[Check]:
         yield Check(name, bool(found), found or "there is no such command here: install it")
 
 
-def tell(*command: str, text: str | None = None) -> str:
+def writable(name: str, folder: Path) -> Check:
+    """Returns whether a folder can be written from here, or can be made in one that can."""
+    ok, said = os.access(folder, os.W_OK | os.X_OK), "can be written from here"
+    if not folder.exists():
+        above = folder.parent
+        ok, said = above != above.parent and os.access(above, os.W_OK), "will be made by a launch"
+    said = said if ok else "is not there, or cannot be written from here"
+    return Check(name, ok, f"{folder} {said}")
+
+
+def needed(extra: str) -> list[Requirement]:
+    """Returns what sweepd asks for, with one of its extras."""
+    every = map(Requirement, requires("sweepd") or [])
+    return [one for one in every if not one.marker or one.marker.evaluate({"extra": extra})]
+
+
+def tell(*command: str, text: str | None = None, seconds: float | None = None) -> str:
     """Runs a command, with a text on its stdin if one is given, and returns what it prints. Raises
-    EnvironmentFailure, with what the command says, if it fails or is not there."""
+    EnvironmentFailure, with what the command says, if it fails, is not there, or takes longer."""
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=True, timeout=seconds
+        )
     except FileNotFoundError:
         raise EnvironmentFailure(f"there is no command {command[0]} on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise EnvironmentFailure(f"{command[0]} took longer than {seconds:g} s") from None
     except subprocess.CalledProcessError as error:
         said = (error.stderr or error.stdout).strip()
         raise EnvironmentFailure(f"{' '.join(command[:3])}: {said}") from error

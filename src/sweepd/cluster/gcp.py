@@ -43,8 +43,8 @@ class GCP(Cloud):
 
     kind: Literal["gcp"]
 
-    def checks(self) -> Iterator[Check]:
-        yield from super().checks()
+    def checks(self, address: str = "") -> Iterator[Check]:
+        yield from super().checks(address)
         unseen = "permissions, zone, machines, images and quotas were not looked at"
         try:
             import google.auth

@@ -142,7 +142,7 @@ class Address(OnRay):
     def types(self) -> Mapping[str, Nodes]:
         return self.nodes
 
-    def checks(self) -> Iterator[Check]:
+    def checks(self, address: str = "") -> Iterator[Check]:
         try:
             self.client()
             yield Check("address", True, f"a Ray cluster answers at {self.address}")

@@ -138,7 +138,7 @@ class KubeRay(Batch):
             nodes[name] = group.nodes(group.min_replicas, group.max_replicas, price)
         return nodes
 
-    def checks(self) -> Iterator[Check]:
+    def checks(self, address: str = "") -> Iterator[Check]:
         try:
             self._get("rayjobs")
             self._kubectl("auth", "can-i", "create", "rayjobs")

@@ -24,10 +24,10 @@ from pydantic import Field, PrivateAttr
 
 from sweepd.cluster import autoscaler
 from sweepd.cluster.autoscaler import HOME
-from sweepd.cluster.base import Check, Note, Work, has
+from sweepd.cluster.base import Check, Note, Work, has, needed
 from sweepd.cluster.jobs import OnRay, connect
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.placement import Nodes
+from sweepd.grid.placement import PAID_SECONDS, Nodes
 from sweepd.grid.yamlfile import Keys
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Launcher(OnRay):
                 made[name] = [f"{closed}{command}" for command in made[name]]
         return made
 
-    def checks(self) -> Iterator[Check]:
+    def checks(self, address: str = "") -> Iterator[Check]:
         yield from has("ssh", "rsync")
 
     def up(self, note: Note) -> None:
@@ -149,13 +149,14 @@ class Launcher(OnRay):
                 )
 
     def start(self, work: Work, note: Note) -> str:
+        command, began = work.command(self.python), time.monotonic()
         if not self._head_is_there():
             self.up(note)
+            command = f"export {PAID_SECONDS}={time.monotonic() - began:.0f}; {command}"
         elif failure := self._silent():
             raise EnvironmentFailure(
                 f"{failure}; `sweepd cluster up` starts Ray there anew, which ends what it runs"
             )
-        command = work.command(self.python)
         if self.after == "down":
             leave = shlex.join([self.python, "-m", "sweepd.cluster.leaving"])
             command += f"; code=$?; (setsid {leave} >~/sweepd-leaving.log 2>&1 </dev/null &)"
@@ -222,9 +223,7 @@ class Launcher(OnRay):
 
     def _wanted(self) -> list[Requirement]:
         """Returns what the nodes need: the packages of sweepd, and those that the file names."""
-        own = [Requirement(line) for line in requires("sweepd") or []]
-        own = [one for one in own if not one.marker or one.marker.evaluate({"extra": self.extra})]
-        return [*own, *map(Requirement, self.packages)]
+        return [*needed(self.extra), *map(Requirement, self.packages)]
 
     def client(self, patience: float = 0.0) -> JobSubmissionClient:
         """Returns a client of the API, for whose answer it waits up to `patience` seconds."""

@@ -5,12 +5,10 @@ once. This is for when nobody does."""
 import json
 import subprocess
 import time
-from pathlib import Path
 
 from sweepd.cluster import autoscaler, jobs
+from sweepd.ray_private import HEAD_CONFIG
 
-HEAD_CONFIG = Path("~/ray_bootstrap_config.yaml")
-"""The file on the head of a cluster in which Ray leaves the config."""
 POLL_SECONDS = 5.0
 GRACE_SECONDS = 60.0
 """The seconds that whoever follows the sweep has to read its last lines."""

@@ -40,6 +40,15 @@ OWNERS = {PACKAGE / "trial": TRAINING} | {one: one / "base.py" for one in FOLDER
 INSTALLED = {"site-packages", "dist-packages"}
 LOCKS = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "requirements.txt")
 """The files that say which libraries a program uses. Those beside its files are part of it."""
+MADE = {".git", ".hg", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+"""The names of what is no file of a program in a folder of `files`: it is made by tools."""
+FIELD = re.compile(r"\{\w+\}")
+OF_THE_GRID = "the grid's `program`"
+"""The name of a program's block among the files of its code."""
+MOST_NAME = 200
+"""The longest text that is taken for the name of a file."""
+MOST_UNKNOWN = 5
+"""The most names of a file that a sentence on what is not known tells."""
 MOST_BYTES = 2**26
 """The largest size of a file of a program, in bytes. A larger file holds data."""
 Parsed = tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
@@ -135,28 +144,139 @@ def called(where: str) -> str:
 
 def program_files(where: str, base: Path) -> dict[str, Path]:
     """Returns the files of a program by their paths from `base`: those that its command and its
-    `files` name, what Python files among them import beside them, and LOCKS beside any of these.
-    Raises FileNotFoundError for what is not there, and UserError for what is no Python."""
+    `files` name, what Python files and shell scripts among them run, and LOCKS beside any of these.
+    Where a field stands in a name, it is each file that such a name may mean. Raises
+    FileNotFoundError for what is not there, and UserError for what is no Python."""
     block = json.loads(where)
-    words = (word for word in shlex.split(block["program"]) if word[:1] != "/")
-    named = [*map(Path, filter(os.path.isfile, (f"{base}/{word}" for word in words)))]
+    named = [*_files_of_command(shlex.split(block["program"]), base)]
     for path in (base / name for name in block.get("files", ())):
         if base.is_relative_to(os.path.normpath(path)):
             raise UserError(f"{path} has all of the grid's folder; name what the program reads")
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            parts = file.relative_to(path).parts  # hidden files are left out, and what Python makes
-            if not (file.is_dir() or any(p[:1] == "." or p == "__pycache__" for p in parts)):
+            if not (file.is_dir() or MADE.intersection(file.relative_to(path).parts)):
                 named.append(file)
-    found: dict[str, Path] = {}
-    for path in map(Path, map(os.path.normpath, named)):
+    found: dict[Path, None] = {}
+    waiting = [Path(os.path.normpath(path)) for path in named]
+    for path in waiting:
         if not path.is_file():
             raise FileNotFoundError(f"there is no {path}")
-        beside = trial_files(path) if path.suffix == ".py" else [path]
-        beside += [folder / lock for folder in (path.parent, base) for lock in LOCKS]
-        for file in beside:
-            if file == path or (file.is_file() and not file.is_relative_to(PACKAGE)):
-                found[Path(os.path.relpath(file, base)).as_posix()] = file
-    return found
+    while waiting:
+        path = waiting.pop(0)
+        if path not in found and not path.is_relative_to(PACKAGE):
+            found[path] = None
+            if path.is_symlink():  # Python imports what lies beside the file that it leads to
+                waiting.append(path.resolve())
+            if path.suffix == ".py":
+                waiting += _run_by_python(path, base)
+            elif is_shell_script(path):
+                words = re.split(r"[\s;&|()<>=\"'`]+", path.read_text(errors="replace"))
+                waiting += _files_of_command(words, base)
+    folders = dict.fromkeys(folder for path in named for folder in (Path(path).parent, base))
+    locks = [folder / lock for folder in folders for lock in LOCKS]
+    files = [*found, *filter(Path.is_file, map(Path, map(os.path.normpath, locks)))]
+    return {Path(os.path.relpath(file, base)).as_posix(): file for file in files}
+
+
+def _files_of_command(words: Iterable[str], base: Path) -> Iterator[Path]:
+    """Yields the files that the words of a command name by relative paths: as a word, behind `=`,
+    as the module of `python -m`, or with fields in braces, which stand for any text."""
+    before = ""
+    for word in words:
+        if before == "-m":
+            for place in ("", "src/"):
+                target = f"{base}/{place}{word.replace('.', '/')}"
+                if module := _file_of(target):
+                    yield Path(module)
+                if (main := Path(target, "__main__.py")).is_file():
+                    yield main
+        before = word
+        for text in {word: None, word.partition("=")[2]: None}:
+            pattern = FIELD.sub("*", text)
+            if text[:1] in ("/", "") or len(text) > MOST_NAME:
+                continue
+            if pattern == text:
+                if (base / text).is_file():
+                    yield base / text
+            elif _is_pattern(pattern):
+                yield from (p for p in sorted(base.glob(os.path.normpath(pattern))) if p.is_file())
+
+
+def _run_by_python(path: Path, base: Path) -> Iterator[Path]:
+    """Yields the files of the user's that a Python file of a program imports: from its own folder,
+    from the program's, and from the root of its repository, each with what makes a package of the
+    folders above it."""
+    root = next((one for one in (base, *base.parents) if (one / ".git").exists()), base)
+    roots = [path.parent, base, base / "src", root, root / "src"]
+    for level, module, names in _parse(path)[1]:
+        parts = module.split(".") if module else []
+        starts = [path.parents[min(level, len(path.parents)) - 1]] if level else roots
+        for start in starts:
+            target = "/".join([str(start), *parts])
+            files = [file for name in names if (file := _file_of(f"{target}/{name}"))]
+            files += filter(None, [_file_of(target) if parts or level else None])
+            above = (
+                "/".join([str(start), *parts[:n], "__init__.py"]) for n in range(1, len(parts))
+            )
+            if files:
+                yield from map(Path, files)
+                yield from map(Path, filter(os.path.isfile, above))
+                break
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        yield folder / "__init__.py"
+        folder = folder.parent
+
+
+def is_shell_script(path: Path) -> bool:
+    """Returns whether a file is a script of a shell."""
+    with path.open("rb") as file:
+        first = file.readline(MOST_NAME)
+    return (first[:2] == b"#!" and b"sh" in first) or path.suffix in (".sh", ".bash")
+
+
+def unknown_files(where: str, base: Path) -> Iterator[str]:
+    """Yields sentences on what the result of a program may depend on although nobody can tell: what
+    its shell scripts start, and what its Python files name. None where `files` is written."""
+    block = json.loads(where)
+    if "files" in block:
+        return
+    known = program_files(where, base)
+    for word in shlex.split(block["program"]):
+        text = word.partition("=")[2] or word
+        if FIELD.search(text) and "." in text and not _is_pattern(FIELD.sub("*", text)):
+            yield f"{word} is a file that a field alone names: write those it may be in `files:`"
+    for name, path in known.items():
+        if is_shell_script(path):
+            yield f"{name} starts other programs: name them in `files:`, and what they read"
+        elif path.suffix == ".py":
+            nodes = ast.walk(ast.parse(path.read_bytes()))
+            texts = {n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is str}
+            named = (_named(text, folder) for text in texts for folder in (base, path.parent))
+            inside = sorted({os.path.relpath(there, base) for there in named if there})
+            have = tuple(known)
+            others = [n for n in inside if n not in known and not _has(n, have) and n not in MADE]
+            if others := others[:MOST_UNKNOWN]:
+                yield (
+                    f"{name} names {', '.join(others)}, which the identity of its trials leaves "
+                    "out: if its result depends on that, name it in `files:`"
+                )
+
+
+def _has(folder: str, names: Iterable[str]) -> bool:
+    return any(name.startswith(f"{folder}/") for name in names)
+
+
+def _named(text: str, folder: Path) -> Path | None:
+    """Returns what a text names by a relative path from a folder, if there is such a thing."""
+    if not text.strip("./") or text[0] == "/" or len(text) > MOST_NAME or not text.isprintable():
+        return None
+    there = Path(os.path.normpath(folder / text))
+    return there if there.exists() else None
+
+
+def _is_pattern(text: str) -> bool:
+    """Returns whether the name of a file says which it may be: `*.yaml` may be the grid, too."""
+    return re.search(r"\w", text.rpartition(".")[0]) is not None
 
 
 def trial_code(classes: Iterable[Class], base: Path) -> Code:
@@ -167,9 +287,9 @@ def trial_code(classes: Iterable[Class], base: Path) -> Code:
         if not is_program(where):
             continue
         block = json.loads(where)
-        block.pop("files", None)
-        shown = json.dumps(block, sort_keys=True)
-        digests = {**_versions(PROGRAM), "the grid's `program`": _hex(shown)}
+        for name in ("files", "keep", "in_place"):
+            block.pop(name, None)
+        digests = {**_versions(PROGRAM), OF_THE_GRID: _hex(json.dumps(block, sort_keys=True))}
         for name, path in program_files(where, base).items():
             if path.stat().st_size > MOST_BYTES:
                 raise UserError(

@@ -31,6 +31,8 @@ class Resources:
         return " and ".join(f"{n:g} {one}{'s' * (n != 1)}" for n, one in parts if n)
 
 
+PAID_SECONDS = "SWEEPD_PAID_SECONDS"
+"""The environment variable with the seconds for which nodes were paid before the driver began."""
 CONTEXT_BYTES = 600 << 20
 """The memory of a card that a process takes for its CUDA context, rounded up."""
 
@@ -72,9 +74,36 @@ class Nodes:
         return min(by_cpus, shares if per_trial.gpus < 1 else whole)
 
 
-def slots(nodes: Iterable[Nodes], per_trial: Resources) -> int:
+def by_type(nodes: Mapping[str, Nodes], per_trial: Resources) -> dict[str, int]:
+    """Returns how many trials run at once on all nodes of each type.
+
+    Trials that ask for no card leave nodes with cards alone where others can run them: Ray, too,
+    starts nodes without cards for them first.
+    """
+    counts = {name: one.most * one.held(per_trial) for name, one in nodes.items()}
+    plain = any(count and not nodes[name].gpus for name, count in counts.items())
+    if plain and not per_trial.gpus:
+        return {name: 0 if nodes[name].gpus else count for name, count in counts.items()}
+    return counts
+
+
+def slots(nodes: Mapping[str, Nodes], per_trial: Resources) -> int:
     """Returns how many trials run at once on all these nodes."""
-    return sum(one.most * one.held(per_trial) for one in nodes)
+    return sum(by_type(nodes, per_trial).values())
+
+
+def idle_cards(nodes: Mapping[str, Nodes], per_trial: Resources) -> str:
+    """Returns what to do where only nodes with cards can run trials, and these ask for none. It is
+    empty where that is not so."""
+    able = [nodes[name] for name, count in by_type(nodes, per_trial).items() if count]
+    if per_trial.gpus or not able or not able[0].gpus:
+        return ""
+    return (
+        f"the nodes have cards, and a trial asks for {per_trial} and no GPU, so that the cards "
+        "would idle: write `gpus` in `per_trial` (or in the grid's `resources`), such as "
+        f"{{cpus: {able[0].cpus / able[0].gpus:g}, gpus: 1}}, or name the nodes without their "
+        "cards in the cluster file"
+    )
 
 
 def no_room(per_trial: Resources, nodes: Iterable[Nodes]) -> str:

@@ -25,7 +25,7 @@ from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import metrics
 from sweepd.grid.axes import TextNone, has_keys, scalar
-from sweepd.grid.fingerprint import trial_code
+from sweepd.grid.fingerprint import LOCKS, OF_THE_GRID, trial_code
 from sweepd.grid.metrics import Better
 from sweepd.grid.registry import Parameter
 from sweepd.grid.yamlfile import Document, Keys, shown
@@ -37,6 +37,8 @@ KEYS = {
     "size": Parameter(str, None),
     "metrics": Parameter(dict),
     "files": Parameter(str, ()),
+    "keep": Parameter(str, ()),
+    "in_place": Parameter(bool, False),
 }
 """The keys of a program's block that are none of its fields."""
 GIVEN = ("seed", "dir", "cpus", "gpus")
@@ -78,6 +80,10 @@ class Program:
         self.task: str = block["task"]
         self.size: str | None = block.get("size")
         self.metrics: dict[str, Better] = block["metrics"]
+        self.keep: list[str] | None = block.get("keep")
+        """The patterns of the files that are kept; None for small ones."""
+        self.in_place: bool = block.get("in_place", False)
+        """Whether it runs in the grid's folder itself."""
         self.derived = {name: text[1:-1] for name, text in block.items() if name not in KEYS}
 
     @cached_property
@@ -203,14 +209,8 @@ def read_program(
         document.refuse((*keys, key) if key in raw else keys, message)
 
     has_keys(document, KEYS, {k: v for k, v in raw.items() if k in KEYS}, keys, "a program")
-    for name in ("program", "as", "task", "size"):
-        if name in raw and not (isinstance(raw[name], str) and raw[name].strip()):
-            refuse(name, f"{shown(raw[name])}: {NEEDED.get(name, 'one text is needed')}")
-    if "metrics" in raw and (wrong := metrics.fault(raw["metrics"])):
-        refuse("metrics", f"a program {wrong}")
-    named_files = raw.get("files", [])
-    if not isinstance(named_files, list) or not all(isinstance(f, str) for f in named_files):
-        refuse("files", f"{shown(named_files)}: write a list, such as [train.py, model/]")
+    for name, message in _misread(raw):
+        refuse(name, message)
     if len(document.problems) > before:
         return None
     about = {name: raw[name] for name in KEYS if name in raw and name != "as"}
@@ -241,10 +241,31 @@ def read_program(
     if seeds > 1 and "seed" not in named:
         refuse("program", f"{seeds} seeds, which the program never sees: write {{seed}}")
     try:
-        trial_code([("loop", where)], base)
+        code = trial_code([("loop", where)], base)
+        if "files" not in raw and {*code.files} <= {OF_THE_GRID, *LOCKS}:
+            refuse(
+                "program",
+                f"{shown(program.command)}: none of its files is known, so an edit would go "
+                "unnoticed; write `files:` with what its result depends on, or `files: []`",
+            )
     except (FileNotFoundError, UserError) as error:
         refuse("files", str(error))
     return (where, class_of(program, axes), axes) if len(document.problems) == before else None
+
+
+def _misread(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields the keys of a program's block whose values cannot be read, each with what is wrong."""
+    for name in ("program", "as", "task", "size"):
+        if name in raw and not (isinstance(raw[name], str) and raw[name].strip()):
+            yield name, f"{shown(raw[name])}: {NEEDED.get(name, 'one text is needed')}"
+    if "metrics" in raw and (wrong := metrics.fault(raw["metrics"])):
+        yield "metrics", f"a program {wrong}"
+    for name, example in (("files", "[train.py, model/]"), ("keep", "[pred-*.csv, outputs/]")):
+        texts = raw.get(name, [])
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            yield name, f"{shown(texts)}: write a list, such as {example}"
+    if not isinstance(raw.get("in_place", False), bool):
+        yield "in_place", f"{shown(raw['in_place'])}: write true or false"
 
 
 def _faults(

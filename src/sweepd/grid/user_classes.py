@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from os.path import normpath
@@ -65,9 +66,23 @@ def imports_of_others(grid: Grid) -> dict[str, Path]:
     `try` guards does not count. A program may run in a Python of its own."""
     classes = [(kind, block.where) for kind, block in own_blocks(grid)]
     own, packages = own_files([one for one in classes if not is_program(one[1])], grid.base)
-    files = {*own.values(), *packages.values()}
-    ours = {*sys.stdlib_module_names, PACKAGE.name, *(file.stem for file in files)}
-    ours |= {file.parent.name for file in files} | {name.split("/")[0] for name in packages}
+    packed = {name.split("/")[0] for name in packages}
+    return _imports_of({*own.values(), *packages.values()}, packed)
+
+
+def imported_modules(where: str, base: Path) -> dict[str, Path] | None:
+    """Returns the same of a program. It is None where one of its files says by itself where modules
+    are looked for, so that these are not known."""
+    files = {path for path in program_files(where, base).values() if path.suffix == ".py"}
+    if any(re.search(rb"sys\.path|addsitedir", path.read_bytes()) for path in files):
+        return None
+    return _imports_of(files, {path.name for path in base.iterdir()})
+
+
+def _imports_of(files: set[Path], more: set[str]) -> dict[str, Path]:
+    """Returns the modules that these files import, without their own and those named `more`."""
+    ours = {*sys.stdlib_module_names, PACKAGE.name, *(file.stem for file in files), *more}
+    ours |= {file.parent.name for file in files}
     found: dict[str, Path] = {}
     for file in sorted(files):
         for statement in ast.parse(file.read_bytes()).body:

@@ -4,21 +4,22 @@ within what a launch may spend, and reads in the ledger how they ended."""
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.placement import Placement
+from sweepd.grid.placement import PAID_SECONDS, Placement
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_classes import own_classes
 from sweepd.provenance import home, provenance
 from sweepd.ray_private import nodes_and_types
-from sweepd.run.own_code import keep_sources
+from sweepd.run.own_code import keep_sources, launch_copy
 from sweepd.run.runner import Listener, Runner, on_ray
 from sweepd.search.base import Search
 from sweepd.search.ledger import Standing, outcomes, standing
@@ -70,7 +71,12 @@ def launch(
     """
     plan = search.plan
     limits = within_limits(placement, listener, stopping, note)
-    with limits, driving(plan, store, stopping, note) as number:
+    with limits, driving(plan, store, stopping, note) as number, ExitStack() as held:
+        # Workers on this machine find the copy that is made now.
+        if any(trial.program and not trial.program.in_place for trial in plan.trials):
+            codes = frozenset(plan.codes)
+            made = launch_copy(plan.grid.name, plan.grid.base, codes, store, number)
+            held.callback(made.close)
         search.learn(outcomes(plan, store.read_trials().table), ())
         waiting = 0
         while search.wanted() and not stopping.is_set():
@@ -208,23 +214,27 @@ def within_limits(
     placement: Placement, listener: Listener, stopping: threading.Event, note: Note
 ) -> Iterator[None]:
     """Tells the listener what the nodes cost while the block runs, and sets `stopping` once that,
-    or the time, is all that one launch may take. A node counts from when Ray knows of it."""
+    or the time, is all that one launch may take. A node counts from when the cloud, or where it
+    cannot be asked Ray, knows of it. Those that are there at first have cost since this launch, or
+    the job that it is, began to bring nodes up (`PAID_SECONDS`)."""
     over, began = threading.Event(), time.monotonic()
 
     def look() -> None:
-        spent, looked = 0.0, began
+        spent, looked = 0.0, began - float(os.environ.get(PAID_SECONDS, 0))
         while not over.wait(LOOK_SECONDS):
             now = time.monotonic()
             # A node of a type that the cluster file does not name costs what the dearest of its
             # size does.
             an_hour, types = 0.0, placement.nodes
-            for name, resources in nodes_and_types() if types else ():
+            there = nodes_and_types() if types else []
+            for name, resources in there:
                 size = resources.get("CPU", 0), resources.get("GPU", 0)
                 alike = [one for one in types.values() if (one.cpus, one.gpus) == size]
                 known = [types[name]] if name in types else alike or types.values()
                 an_hour += max(one.price for one in known)
-            spent += an_hour * (now - looked) / 3600
-            looked = now
+            if there:  # else Ray has not been joined yet
+                spent += an_hour * (now - looked) / 3600
+                looked = now
             if an_hour:
                 listener.spent(spent, an_hour)
             hours = (now - began) / 3600

@@ -62,7 +62,8 @@ from ray.exceptions import RayError  # noqa: E402
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
 
 from sweepd import ray_private  # noqa: E402
-from sweepd.grid.placement import Nodes, Placement, no_room, slots  # noqa: E402
+from sweepd.grid.fingerprint import is_program  # noqa: E402
+from sweepd.grid.placement import Nodes, Placement, idle_cards, no_room, slots  # noqa: E402
 from sweepd.grid.trials import Trial  # noqa: E402
 from sweepd.grid.user_classes import imports_of_others  # noqa: E402
 from sweepd.run import ray_folder  # noqa: E402
@@ -150,11 +151,16 @@ def _end_ray(folder: Path, process: int) -> None:
 
 def at_once(placement: Placement) -> int:
     """Returns how many trials run at once, now or when Ray has grown. Raises EnvironmentFailure if
-    no node can hold one: Ray itself would wait for larger nodes and say nothing."""
-    here, grown = _sizes(), placement.nodes.values()
-    count = max(slots(here, placement.per_trial), slots(grown, placement.per_trial))
+    no node can hold one, since Ray itself would wait for larger nodes and say nothing, or if all
+    nodes of a Ray that was joined have cards for which no trial asks."""
+    here, grown = _sizes(), placement.nodes
+    # Of nodes that are there anyway, those with cards count, too.
+    now = sum(one.held(placement.per_trial) for one in here.values())
+    count = max(now, slots(grown, placement.per_trial))
     if not count:
-        raise EnvironmentFailure(no_room(placement.per_trial, [*here, *grown]))
+        raise EnvironmentFailure(no_room(placement.per_trial, [*here.values(), *grown.values()]))
+    if placement.ray and not grown and (idle := idle_cards(here, placement.per_trial)):
+        raise EnvironmentFailure(idle)
     return count
 
 
@@ -164,9 +170,16 @@ def _alive() -> dict[str, dict[str, Any]]:
     return {node["NodeID"]: node for node in nodes if node["Alive"]}
 
 
-def _sizes() -> list[Nodes]:
-    each = (node["Resources"] for node in _alive().values())
-    return [Nodes(1, size.get("CPU", 0), size.get("GPU", 0)) for size in each]
+def _sizes() -> dict[str, Nodes]:
+    each = ((name, node["Resources"]) for name, node in _alive().items())
+    return {name: Nodes(1, size.get("CPU", 0), size.get("GPU", 0)) for name, size in each}
+
+
+def _leave_to_guards(trials: Sequence[Trial]) -> None:
+    """Has the Ray that starts now spare the children of a worker that ends, where all trials are
+    programs. Each has guards, which would die before the program, and end it themselves."""
+    if all(is_program(trial.loop_where) for trial in trials):
+        os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "0")
 
 
 def run(
@@ -184,6 +197,7 @@ def run(
     EnvironmentFailure if results can't be written. Whatever runs is then interrupted."""
     grid, per_trial = search.plan.grid, placement.per_trial
     imports = tuple(imports_of_others(grid))
+    _leave_to_guards(trials)
     if not ray.is_initialized():
         listener.preparing(f"joining Ray at {placement.ray}" if placement.ray else "starting Ray")
         start_ray(placement.ray, listener.lost_ray)
@@ -242,7 +256,7 @@ def run(
     }
 
     def has_room() -> bool:
-        return bool(slots(_sizes(), per_trial))
+        return any(one.held(per_trial) for one in _sizes().values())
 
     supervisor = Supervisor(search, store, listener, stopping, placement, has_room)
     # All slots fill at once. Older Tunes wait for each worker before they start the next.

@@ -20,7 +20,7 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Placement
 from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
-from sweepd.run.own_code import as_launched
+from sweepd.run.own_code import as_launched, launch_copy
 from sweepd.run.rules import GivingUp
 from sweepd.run.runner import Bundle, Listener
 from sweepd.search.base import Search
@@ -67,18 +67,15 @@ def run(
     classes = tuple(dict.fromkeys(trial.classes for trial in trials))
     try:
         with ExitStack() as held:
-            base = None
+            base, copy = None, None
             while not stopping.is_set() and (bundle := Bundle.next(search, launch)):
                 for trial, number in zip(bundle.trials, bundle.attempts, strict=True):
-                    if base is None or trial.program:  # whose files each trial reads anew
-                        base, changed = as_launched(
-                            grid.name,
-                            (trial.classes,) if trial.program else classes,
-                            grid.base,
-                            search.plan.codes,
-                            store,
-                            held,
-                        )
+                    name, folder, codes = grid.name, grid.base, search.plan.codes
+                    if trial.program and not (copy or trial.program.in_place):
+                        copy = launch_copy(name, folder, codes, store, launch)
+                        held.callback(copy.close)
+                    if base is None:
+                        base, changed = as_launched(name, classes, folder, codes, store, held)
                     attempt = OpenAttempt(
                         store,
                         trial,
@@ -89,6 +86,7 @@ def run(
                         grid.checkpoint_seconds,
                         per_trial,
                         grid.hang_seconds,
+                        launch_copy=copy,
                     )
                     if changed:
                         attempt.note(changed)

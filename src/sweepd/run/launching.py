@@ -7,15 +7,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import plan as planning
-from sweepd.grid.placement import Resources, torchs_share
+from sweepd.grid.fingerprint import is_program, unknown_files
+from sweepd.grid.placement import Nodes, Resources, by_type, torchs_share
 from sweepd.grid.plan import Plan
+from sweepd.grid.program import Program
 from sweepd.grid.spec import Grid, parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_classes import changed_defaults
@@ -35,6 +37,7 @@ from sweepd.store.storage import Damaged
 from sweepd.store.store import Store, SweepInfo
 from sweepd.store.sweeps import changed_files
 from sweepd.trial.checkpoints import Outlook, outlook
+from sweepd.trial.program import KEPT_BYTES
 
 Codes = Literal["accepted", "all"]
 """The other versions of the code whose trials count as done. They are those that an earlier launch
@@ -66,6 +69,7 @@ class Site(Protocol):
     @property
     def starting(self) -> tuple[float, float]: ...
     def slots(self, per_trial: Resources) -> int: ...
+    def types(self) -> Mapping[str, Nodes]: ...
     def cost(
         self, per_trial: Resources, at_once: int, seconds_low: float, seconds_high: float
     ) -> tuple[float, float]: ...
@@ -98,6 +102,7 @@ class Planned:
         for warning in self.plan.warnings:
             yield f"warning: {warning}"
         yield from self.plan.notes
+        yield from _of_programs(self.plan.grid)
         yield from self.defaults
         if self.standing.other:
             yield (
@@ -120,7 +125,7 @@ class Planned:
 @dataclass(frozen=True)
 class Estimate:
     """What a search has still to run: counts of cells and trials, what is left by each of `BILLS`,
-    how many trials run at once, and the cost in dollars of what is likely left."""
+    how many trials the place can run at once, and the cost in dollars of what is likely left."""
 
     sweep: str
     cells: int
@@ -135,6 +140,9 @@ class Estimate:
     bills: Mapping[str, Bill]
     starting: tuple[float, float] = (0.0, 0.0)
     """The seconds in which the nodes come up, low and high."""
+    kinds: Mapping[str, int | None] = field(default_factory=dict)
+    """The slots of each type of node of the place, as far as it names them. None stands for a type
+    whose cards no trial asks for, so that it runs none."""
 
     @property
     def expected(self) -> Bill:
@@ -158,6 +166,11 @@ class Estimate:
         return round(self.expected.trials)
 
     @property
+    def at_once(self) -> int:
+        """How many trials run at once: the slots that are used, if so many trials are left."""
+        return min(self.slots, self.to_run)
+
+    @property
     def is_exact(self) -> bool:
         """Whether it is known which trials are left, and not only how many are likely."""
         return not {"likely", SETTLING}.intersection(self.bills)
@@ -173,6 +186,7 @@ class Estimate:
         likely = {
             "train_flops": left.train_flops,
             "slots": self.slots,
+            "at_once": self.at_once,
             "seconds_low": left.seconds_low,
             "seconds_high": left.seconds_high,
             "cost_low": self.cost_low,
@@ -251,10 +265,13 @@ def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None 
     resources = per_trial(plan.grid, site)
     slots = max(1, site.slots(resources))
     by_name = bills(planned.search, slots, planned.ended, resources.gpus, measured)
-    likely = by_name.get("likely", by_name["grid"])
-    at_once = min(slots, round(likely.trials))
-    low, high = site.cost(resources, at_once, likely.seconds_low, likely.seconds_high)
-    return Estimate(
+    types = site.types()
+    kinds: dict[str, int | None] = {
+        name: count or None
+        for name, count in by_type(types, resources).items()
+        if count or types[name].held(resources)
+    }
+    made = Estimate(
         sweep=plan.grid.name,
         cells=sum(not trials[0].on_demand for trials in plan.cells),
         trials=planned.standing.trials,
@@ -263,11 +280,17 @@ def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None 
         other_code=len(planned.standing.other),
         search=plan.grid.search_name,
         slots=slots,
-        cost_low=low,
-        cost_high=high,
+        cost_low=0.0,
+        cost_high=0.0,
         bills=by_name,
         starting=site.starting,
+        kinds=kinds,
     )
+    # Nodes are paid for as long as a launch takes. The start of nodes the site adds by itself.
+    low, high = made.expected.seconds_low, made.expected.seconds_high
+    seconds = max(0.0, low - site.starting[0]), max(0.0, high - site.starting[1])
+    cost_low, cost_high = site.cost(resources, made.at_once, *seconds)
+    return replace(made, cost_low=cost_low, cost_high=cost_high)
 
 
 def probed(
@@ -332,6 +355,24 @@ def probed(
                 f"{1000 * step:.3g} ms a step, {seconds:.3g} s a trial"
             )
     return min(ratios), max(ratios) / (resources.gpus if 0 < resources.gpus < 1 else 1)
+
+
+def _of_programs(grid: Grid) -> Iterator[str]:
+    """Yields what people should know of the programs of a grid: what becomes of what they write,
+    and what their results may depend on besides the files that are known."""
+    programs = [block for block in grid.blocks["loop"] if is_program(block.where)]
+    unknown: dict[str, list[str]] = {}
+    for block in programs:
+        for what in unknown_files(block.where, grid.base):
+            unknown.setdefault(what, []).append(block.name)
+    for what, names in unknown.items():
+        yield f"{', '.join(dict.fromkeys(names))}: {what}"
+    if any(not Program(block.where).in_place for block in programs):
+        yield (
+            f"each trial runs in a copy of {grid.base} of its own; of what it writes there by "
+            f"relative paths, files up to {KEPT_BYTES / 2**20:g} MiB, or those that `keep:` names, "
+            "go to files/TRIAL of the results once it completes, and the rest is deleted"
+        )
 
 
 def per_trial(grid: Grid, site: Site) -> Resources:

@@ -36,6 +36,7 @@ from sweepd.grid.user_classes import own_blocks, own_files
 from sweepd.limits import text_in_column
 from sweepd.provenance import ORIGIN
 from sweepd.store.store import Store, SweepInfo
+from sweepd.trial.workplace import LaunchCopy, name_of
 
 MOST_BYTES = 2**20
 """The largest size of a file of code, in bytes. A larger file holds data, not code."""
@@ -115,7 +116,11 @@ def as_launched(
     that of the grid, `base`. Where the code of a class is none of the launch's versions, `codes`,
     it is a temporary folder with the files that the store keeps. That one lasts as long as `stack`.
     """
-    own = [classes for classes in every if any(is_own(where) for _, where in classes)]
+    own = [
+        classes
+        for classes in every
+        if any(is_own(where) and not is_program(where) for _, where in classes)
+    ]
     note = None
     for classes in own:
         code = current_code(classes, base)
@@ -127,10 +132,24 @@ def as_launched(
         base = stack.enter_context(_restored(store.load_sweep(sweep), store))
     for classes in own:
         for kind, where in classes:
-            if is_own(where) and not is_program(where):
+            if is_own(where):
                 with suppress(UserError):  # the trial will raise it again, and record it
                     hold(kind, where, base)
     return base, note
+
+
+def launch_copy(
+    sweep: str, base: Path, codes: Collection[str], store: Store, launch: int
+) -> LaunchCopy:
+    """Returns this machine's copy of the grid's folder for the programs of a launch, with the files
+    of these versions of the code as the store keeps them."""
+
+    def pinned() -> dict[str, bytes]:
+        sources = store.load_sweep(sweep).sources
+        files = (sources[code]["beside"] for code in sources if code in codes)
+        return {name: store.read_source(kept) for of in files for name, kept in of.items()}
+
+    return LaunchCopy.of(base, name_of(store.address, launch), pinned)
 
 
 @contextmanager

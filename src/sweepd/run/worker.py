@@ -26,10 +26,13 @@ from ray import tune
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.grid.fingerprint import Class, is_program
 from sweepd.grid.placement import Resources, torchs_share
+from sweepd.ray_private import session_folder
 from sweepd.run.hanging import stepping
-from sweepd.run.own_code import as_launched
+from sweepd.run.own_code import as_launched, launch_copy
+from sweepd.run.trying import NO_CARD, tried
 from sweepd.store.store import Store
 from sweepd.trial.attempt import FLUSH_SECONDS, Attempt, log_line
+from sweepd.trial.workplace import LaunchCopy
 
 PR_SET_PDEATHSIG = 1
 """The option of Linux's prctl(2) that sets which signal a process gets when its parent dies."""
@@ -142,6 +145,7 @@ class Worker(tune.Trainable):
         self.attempt: Attempt | None = None
         self.reached = False
         self.base: Path | None = None
+        self.launch_copy: LaunchCopy | None = None
         self.held = ExitStack()
         faulthandler.cancel_dump_traceback_later()
 
@@ -157,6 +161,8 @@ class Worker(tune.Trainable):
             return {**NOTHING, "unfit": self.unfit}
         try:
             attempt = self.attempt = self.attempt or self._begin()
+            if attempt is None:  # its card cannot be used
+                return self.step()
             news = attempt.news()  # checks of an earlier attempt are reported before any training
             if not news:
                 with stepping(self.spec.hang_seconds, attempt.note):
@@ -184,7 +190,8 @@ class Worker(tune.Trainable):
             self.attempt.interrupt()
             self.attempt = None
 
-    def _begin(self) -> Attempt:
+    def _begin(self) -> Attempt | None:
+        """Returns the attempt of the trial that Tune has given, or None with `unfit` set."""
         if self.spec.record and not self.reached:  # a node may have come after the probe
             reach(self.spec.address, self.spec.launch, self.spec.record, self.spec.imports)
             self.reached = True
@@ -196,15 +203,26 @@ class Worker(tune.Trainable):
             self.store.flush_logs()
 
         # The user's code is loaded here and not in `setup`, where it is no trial's fault if the
-        # worker dies. A program's files are read anew by each trial.
+        # worker dies.
         with stepping(spec.hang_seconds, note):
-            if self.base is None or trial.program:
-                classes = (trial.classes,) if trial.program else spec.classes
+            if trial.program and not (self.launch_copy or trial.program.in_place):
+                self.launch_copy = launch_copy(
+                    spec.sweep, spec.base, spec.codes, self.store, spec.launch
+                )
+            if self.base is None:
                 self.base, self.said = as_launched(
-                    spec.sweep, classes, spec.base, spec.codes, self.store, self.held
+                    spec.sweep, spec.classes, spec.base, spec.codes, self.store, self.held
                 )
             if self.said:
                 note(self.said)
+            if trial.program and (spec.record or self.config["gpus"]):
+                card = bool(self.config["gpus"])
+                code, said = tried(trial.loop_where, self.base, session_folder(), card=card)
+                if code == NO_CARD:
+                    self.unfit = f"{here()}: the program cannot use its card: {said}"
+                    return None
+                if code:
+                    raise EnvironmentFailure(f"{here()} cannot run the program: {said}")
             attempt = spec.attempt(
                 self.store,
                 trial,
@@ -216,6 +234,7 @@ class Worker(tune.Trainable):
                 Resources(self.config["threads"], self.config["gpus"]),
                 spec.hang_seconds,
                 spec.flush_seconds,
+                self.launch_copy,
             )
             attempt.begin()
         return attempt

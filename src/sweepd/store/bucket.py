@@ -48,6 +48,10 @@ MOST_KEPT = 2**28
 
 _REFUSED = re.compile(r"status code: 4(?!08|29)\d\d")
 """A pattern of errors with which the store refuses a request. It would answer the same again."""
+_BUSY = re.compile(r"status code: (5|408|429)")
+"""A pattern of errors that pass."""
+_ROLE = re.compile(r"//169\.254\.169\.254|/latest/(api/token|meta-data)|computeMetadata")
+"""A pattern of errors of a machine whose role is asked for, as a last resort, and that has none."""
 _ELSEWHERE = re.compile(
     "status code: 301|without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed"
     "|IllegalLocationConstraint"
@@ -248,6 +252,10 @@ class ObjectFolder(Folder):
                     raise UserError(f"{self.address}: there is no such bucket") from error
                 if isinstance(error, FileNotFoundError | Unfit):
                     raise
+                if _ROLE.search(str(error)) and not _BUSY.search(str(error)):
+                    raise EnvironmentFailure(
+                        f"no credentials for {self.address}: {self._how}"
+                    ) from error
                 failed = failure(what, self.where(name), _reason(error))
                 if _ELSEWHERE.search(str(error)):
                     self._move(store, failed)
@@ -303,13 +311,38 @@ class ObjectFolder(Folder):
             # Only boto3 can read the credentials of an AWS profile or single sign-on. It is not
             # asked where the environment gives credentials or says that none are needed.
             if not {"AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE"}.intersection(os.environ):
-                with suppress(ImportError, ValueError):  # no boto3, or it knows no credentials
-                    from obstore.auth.boto3 import Boto3CredentialProvider
-
-                    options["credential_provider"] = Boto3CredentialProvider()
+                options |= _from_boto3(self.address, retry)
             return S3Store(self._bucket, **options)
         except (BaseError, OSError, ValueError) as error:
             raise EnvironmentFailure(f"cannot open {self.address}: {_reason(error)}") from error
+
+    @property
+    def _how(self) -> str:
+        """How to give credentials for such a bucket."""
+        if self._scheme == "gs":
+            return (
+                "run `gcloud auth application-default login`, or set "
+                "GOOGLE_APPLICATION_CREDENTIALS to the file of a key"
+            )
+        return "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+
+
+def _from_boto3(address: str, retry: RetryConfig) -> dict[str, Any]:
+    """Returns the option with the credentials that boto3 knows, if it is installed and knows some.
+    If not, there may still be a machine's role, which is asked for only once more. Raises
+    EnvironmentFailure for a profile that is not there."""
+    try:
+        from botocore.exceptions import BotoCoreError
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        return {}
+    try:
+        return {"credential_provider": Boto3CredentialProvider()}
+    except ValueError:
+        retry["max_retries"] = 1
+        return {}
+    except BotoCoreError as error:
+        raise EnvironmentFailure(f"no credentials for {address}: {error}") from None
 
 
 _moving = threading.Lock()

@@ -111,6 +111,7 @@ def lacks(
                 )
         yield from _files(ours, theirs, "code", "files of code", damaged)
         yield from _files(ours, theirs, "checked", "inspections", damaged)
+        yield from _files(ours, theirs, "files", "files that programs wrote", damaged)
         yield from _metrics(ours, theirs, damaged)
 
         our_endings, their_endings = ours.read_trials(), theirs.read_trials()

@@ -199,7 +199,12 @@ class Store(SweepFolder):
                 self.folder.append(f"logs/{log.name.removesuffix('.log')}", text)
                 self.folder.flush()
                 spill.delete([f"logs/{log.name}"])
-        for kind in ("metrics", "checkpoints", "trials"):  # first rows, then the states after them
+        for kind in (
+            "files",
+            "metrics",
+            "checkpoints",
+            "trials",
+        ):  # first rows, then the states after them
             for file in spill.files(kind):
                 name = f"{kind}/{file.name}"
                 with suppress(FileNotFoundError):
@@ -341,6 +346,15 @@ class Store(SweepFolder):
         return True
 
     # Checkpoints and logs
+
+    def keep_file(self, trial_id: str, name: str, data: bytes) -> None:
+        """Keeps a file that a program wrote. name: its path from the grid's folder."""
+        parts = ("_" if part == ".." else part for part in name.split("/"))
+        self.folder.put(f"files/{checked(trial_id)}/{'/'.join(parts)}", data)
+
+    def kept_files(self, trial_id: str) -> list[str]:
+        """Returns the names of the files of a trial that are kept, as `keep_file` writes them."""
+        return [file.name for file in self.folder.files(f"files/{checked(trial_id)}")]
 
     def put_checkpoint(self, trunk: str, name: str, data: bytes) -> None:
         self.flush_logs()

@@ -40,6 +40,7 @@ from sweepd.trial.own_loop import OwnLoop
 from sweepd.trial.program import ProgramRun
 from sweepd.trial.runs import Check, Run, StepRow
 from sweepd.trial.training import Training
+from sweepd.trial.workplace import LaunchCopy
 
 FLUSH_SECONDS = 10.0
 """The seconds that metric rows wait to be written together, if few enough trials run at once."""
@@ -72,6 +73,8 @@ class Attempt:
     resources: Resources = Resources()  # noqa: RUF009 (it is frozen)
     hang_seconds: float = 0.0
     flush_seconds: float = FLUSH_SECONDS
+    launch_copy: LaunchCopy | None = None
+    """The launch's copy of the grid's folder, in which programs run."""
 
     def __post_init__(self) -> None:
         self.training: Run | None = None
@@ -104,7 +107,14 @@ class Attempt:
         """Makes the run that trains, and continues it from where the trial stands."""
         with self._recording_failure():
             if self.trial.program:
-                self.training = ProgramRun(self.trial, self.base, self.resources, self.hang_seconds)
+                self.training = ProgramRun(
+                    self.trial,
+                    self.base,
+                    self.resources,
+                    self.hang_seconds,
+                    self.store.address,
+                    self.launch_copy,
+                )
             else:
                 self.training = started(self.trial, self.base, self.device)
             self._restore(self.training)
@@ -284,6 +294,9 @@ class Attempt:
         trained = run.step > self.start
         if trained and others_may_train_on and run.result.status != "diverged":
             self._keep(run)
+        if isinstance(run, ProgramRun):
+            for name, path in run.conclude().items():
+                self.store.keep_file(self.trial.id, name, path.read_bytes())
         for note in run.result.notes:
             self._log(note)
         self._end(run.result.status)

@@ -11,29 +11,30 @@ import io
 import json
 import math
 import os
-import queue
-import re
 import signal
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from sweepd.errors import UserError
+from sweepd.grid.fingerprint import program_files
+from sweepd.grid.metrics import RANGES
 from sweepd.grid.placement import Resources
 from sweepd.grid.program import Value
 from sweepd.grid.trials import Trial
 from sweepd.limits import LARGEST_INT
 from sweepd.trial import guard
+from sweepd.trial.output import LIKE_PYTHON, MOST_SHOWN, Output, json_rows
 from sweepd.trial.runs import Check, Result, StepRow
 from sweepd.trial.user_values import TOTAL, Unusable, numbers, shown
+from sweepd.trial.workplace import LaunchCopy, Workplace, guarded, matches, name_of
 
 VERSION = 1
 """The version of how a program is run, which is part of the code of its trials."""
@@ -50,15 +51,14 @@ STILL_SECONDS = 0.3
 """The seconds for which a mark, which may be being written, must not change."""
 LAST_LINES = 50
 """The number of lines of output that tell why a program failed."""
-LONGEST_LINE = 2**16
-MOST_WAITING = 10_000
-"""The most lines that wait to be read. A program that prints faster than that waits."""
+KEPT_BYTES = 2**20
+"""The largest file that is kept where a grid does not say what to keep, in bytes."""
+MOST_NAMES = 10
+"""The most files that the log names of those that are kept, and of those that are deleted."""
+ROUNDING = 1e-5
+"""How far beyond the end of its range a number may lie that was rounded. It is taken as the end."""
 MOST_TOLD = 8_000
 """The most characters of its last lines that an error tells."""
-
-
-NOT_FINITE = re.compile(r":\s*[-+]?(nan|inf)\b", re.IGNORECASE)
-"""A pattern of the numbers of C that JSON lacks."""
 
 
 def note(line: str) -> None:
@@ -67,25 +67,36 @@ def note(line: str) -> None:
 
 
 class ProgramRun:
-    """One process of a trial's program (see `runs.Run`). It starts with the first step, in the
-    folder `base`. hang_seconds: how long it may print nothing; 0 means for ever. Raises UserError
+    """One process of a trial's program (see `runs.Run`). It starts with the first step, in its
+    `Workplace`. hang_seconds: how long it may print nothing; 0 means for ever. Raises UserError
     where the program fails, hangs, or prints a row that cannot be used."""
 
-    def __init__(self, trial: Trial, base: Path, resources: Resources, hang_seconds: float) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        base: Path,
+        resources: Resources,
+        hang_seconds: float,
+        address: str = "",
+        launch_copy: LaunchCopy | None = None,
+    ) -> None:
+        """address: the store's, since each store may run the trial. launch_copy: the launch's copy
+        of the grid's folder, or None to make one."""
         assert trial.program is not None
-        self.trial, self.program, self.base = trial, trial.program, base
+        self.trial, self.program = trial, trial.program
         self.resources, self.hang_seconds = resources, hang_seconds
-        self.scratch = TemporaryDirectory(prefix="sweepd-program-")
-        self.folder = Path(self.scratch.name, "dir")
+        self.own_copy: LaunchCopy | None = None
+        if not (launch_copy or self.program.in_place):
+            self.own_copy = launch_copy = LaunchCopy.of(base, name_of(address, trial.id))
+        name = f"{trial.id}-{name_of(address)}"
+        self.place = Workplace(name, base, None if self.program.in_place else launch_copy)
+        self.folder = self.place.dir
         """`{dir}`: what the program keeps. Beside it is the file of `sweepd.report`."""
-        self.folder.mkdir()
         self.reports: IO[bytes] | None = None
         self.guard: subprocess.Popen[bytes] | None = None
-        self.lines: queue.Queue[tuple[bool, bytes]] = queue.Queue(MOST_WAITING)
-        """What it has printed and nobody has read yet: whether it was on standard output, and the
-        line. An empty line is the end of one of the two outputs."""
-        self.open = 2
-        """How many of its two outputs have not ended."""
+        self.output = Output({})
+        self.rows: deque[dict[str, Any]] = deque()
+        """The rows of lines that were read, which nobody has taken yet."""
         self.last: deque[str] = deque(maxlen=LAST_LINES)
         self.checks: list[Check] = []
         self.step, self.seconds, self.tokens = 0, 0.0, None
@@ -106,6 +117,11 @@ class ProgramRun:
         """The marks as they were looked at last, when that was, and since when they are so."""
         self.kept: tuple[Any, ...] = ()
         """The marks as they were at the last snapshot, or at the start."""
+        self.began = time.time_ns()
+        self.stopped_itself = False
+        """Whether the program has ended without being asked to."""
+        self.unlike = ""
+        """A line that looks like a row and is none."""
 
     @property
     def train_flops(self) -> float | None:
@@ -126,19 +142,22 @@ class ProgramRun:
             self._start()
         while self.result is None:
             news = self._news()
-            if news is None and not self.open:
+            if news is None and not (self.output.open or self.rows):
                 self._ended()
             elif self.result is None:
                 now = time.monotonic()
                 # A mark is looked at once all rows are read, so that those before it belong to the
                 # snapshot.
-                if now - self.looked >= LOOK_SECONDS and self.lines.empty():
+                if now - self.looked >= LOOK_SECONDS and self.output.empty:
                     self.looked, marks = now, self._marks()
                     if marks != self.seen:
                         self.seen, self.seen_at = marks, now
                     elif marks and marks != self.kept and now - self.seen_at > STILL_SECONDS:
                         self.marked = True
-                if self.hang_seconds and now - self.heard > self.hang_seconds:
+                if (
+                    self.hang_seconds
+                    and now - max(self.heard, self.output.heard) > self.hang_seconds
+                ):
                     self.stop()
                     raise self._failure(
                         f"it printed nothing for {self.hang_seconds:g} s (hang_seconds), so it was "
@@ -158,7 +177,7 @@ class ProgramRun:
             "gpus": math.ceil(self.resources.gpus),
         }
         command = self.program.arguments(self.trial.values.loop, given)
-        rows = Path(self.scratch.name, "rows")
+        rows = self.place.folder / "rows"
         rows.touch()
         self.reports = rows.open("rb")
         # Ray's own settings are not the program's, which may use a Ray of its own. Programs of
@@ -167,31 +186,27 @@ class ProgramRun:
         paths = (str(Path(sys.executable).parent), os.environ.get("PATH"))
         path = os.pathsep.join(filter(None, paths))
         environment = {**ours, ROWS: str(rows), "PYTHONUNBUFFERED": "1", "PATH": path}
+        environment["PWD"] = str(self.place.cwd)
+        if environment.get("PYTHONBREAKPOINT", "").startswith("ray."):  # which would wait for ever
+            del environment["PYTHONBREAKPOINT"]
         if not self.resources.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""
         self.kept = self.seen = self._marks()
         self.before, self.started = self.seconds, time.monotonic()
         self.heard = self.started
-        guarded = [sys.executable, "-I", "-S", guard.__file__, str(GRACE_SECONDS)]
+        place = self.place
+        locks = [place.lock, *([place.copy.lock] if place.copy else [])]
         self.guard = subprocess.Popen(
-            [*guarded, self.scratch.name, *command],
-            cwd=self.base,
+            guarded(GRACE_SECONDS, place.folder, place.cwd, locks, place.overlays, command),
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            pass_fds=locks,
         )
-        for stream in (self.guard.stdout, self.guard.stderr):
-            threading.Thread(target=self._read, args=(stream,), daemon=True).start()
-
-    def _read(self, stream: IO[bytes]) -> None:
-        """Puts the lines of one of the two outputs into `lines`, in a thread of its own."""
-        assert self.guard is not None
-        out = stream is self.guard.stdout
-        while line := stream.readline(LONGEST_LINE):
-            self.lines.put((out, line))
-        self.lines.put((out, b""))
+        assert self.guard.stdout and self.guard.stderr
+        self.output = Output({"stdout": self.guard.stdout, "stderr": self.guard.stderr})
 
     def _news(self) -> StepRow | str | None:
         """Returns the next row, or a line of other output, which is printed; None if none came."""
@@ -203,26 +218,21 @@ class ProgramRun:
             self.heard = time.monotonic()
             return self._row(json.loads(line))
         self.reports.seek(at)  # a row may be being written
-        try:
-            out, line = self.lines.get(timeout=LOOK_SECONDS if self.open else 0.0)
-        except queue.Empty:
+        if self.rows:
+            return self._row(self.rows.popleft())
+        printed = self.output.next(LOOK_SECONDS)
+        if printed is None:
             return None
-        if not line:
-            self.open -= 1
-            return ""
-        self.heard = time.monotonic()
-        # A progress bar writes over its own line.
-        text = line.decode(errors="replace").rstrip("\r\n").rpartition("\r")[2]
-        if out and text.lstrip().startswith("{") and '"step"' in text:
-            try:
-                row = json.loads(NOT_FINITE.sub(": NaN", text))
-            except ValueError as error:  # such as the rows of two processes in one line
-                raise UserError(f"the row {text[:200]} is no JSON: {error}") from None
-            if "step" in row:
-                return self._row(row)
-        self.last.append(text)
-        note(text)
-        return text
+        if printed.source == "stdout":
+            self.rows += json_rows(printed.text)
+            if not self.unlike and LIKE_PYTHON.search(printed.text):
+                self.unlike = printed.text
+        if self.rows:
+            return self._row(self.rows.popleft())
+        if printed.logged is not None:
+            self.last.append(printed.logged)
+            note(printed.logged)
+        return printed.text
 
     def _row(self, row: dict[str, Any]) -> StepRow | str:
         """Takes in a row. Returns it, or a text where it adds no step."""
@@ -236,6 +246,10 @@ class ProgramRun:
             raise UserError(f"{the_row} has test = {shown(test)}; it must be true or false")
         # An infinite share is out of its range, too. What is not finite has diverged all the same.
         nearer = {k: math.nan if v in (math.inf, -math.inf) else v for k, v in row.items()}
+        for name, (low, high) in RANGES.items():
+            value = nearer.get(name)
+            if isinstance(value, float) and low - ROUNDING <= value <= high + ROUNDING:
+                nearer[name] = min(max(value, low), high)
         try:
             scores = numbers(self, "row", nearer, self.trial.metrics, [TOTAL])
         except Unusable as error:
@@ -253,7 +267,10 @@ class ProgramRun:
             self.score, self.tested = scores, test
         self.step = step
         if bad := [name for name, value in scores.items() if not math.isfinite(value)]:
-            message = f"reported {bad[0]} = {row[bad[0]]} at step {step}"
+            good = self.checks[-1] if self.checks else None
+            told = ", ".join(f"{k} {v:.4g}" for k, v in good.scores.items()) if good else ""
+            before = f"the last good row: step {good.step}: {told}" if good else "no row before it"
+            message = f"reported {bad[0]} = {row[bad[0]]} at step {step}; {before}"
             self.result = Result("diverged", error=f"{self.program.command}: {message}")
         if step == last:
             return ""
@@ -267,6 +284,7 @@ class ProgramRun:
         """Takes in the end of the program. Raises UserError where it failed."""
         assert self.guard is not None
         if code := self.guard.wait():
+            code = code if code > 0 else 128 - code
             by = f"exit code {code}"
             if code > 128 and code - 128 in list(signal.Signals):
                 by += f", by {signal.Signals(code - 128).name}"
@@ -278,6 +296,7 @@ class ProgramRun:
                 f'it printed no row; print one a line on stdout, as {{"step": 1, {metrics}}}, or '
                 "call sweepd.report"
             )
+        self.stopped_itself = True
         self.result = self._completed()
 
     def _failure(self, what: str) -> UserError:
@@ -358,6 +377,50 @@ class ProgramRun:
         self.score, self.tested = state["score"], state["tested"]
         self.seconds, self.parent, self.marks = state["seconds"], state["parent"], state["marks"]
 
+    def written(self) -> tuple[dict[str, Path], dict[str, int]]:
+        """Returns what the program has written by relative paths, by these: the files that are kept
+        with where they lie, and the sizes of those that are deleted, in bytes."""
+        kept, deleted = {}, {}
+        for name, path in self.place.written():
+            size = path.stat().st_size
+            if self.program.keep is None:
+                keeps = size <= KEPT_BYTES
+            else:
+                keeps = any(matches(name, pattern) for pattern in self.program.keep)
+            if keeps:
+                kept[name] = path
+            else:
+                deleted[name] = size
+        return kept, deleted
+
+    def conclude(self) -> dict[str, Path]:
+        """Adds to the result what people should know of how it came about. Returns the files that
+        are kept, as `written` does."""
+        assert self.result is not None
+        notes, steps = [self.result.error] if self.result.error else [], self.trial.train.steps
+        if self.result.status == "completed" and self.stopped_itself and steps > self.step:
+            notes.append(f"it ended with exit code 0 at step {self.step:g} of {steps:g}")
+        if self.unlike:
+            notes.append(
+                f"a line of its output looks like a row and is no JSON: {self.unlike[:MOST_SHOWN]}"
+            )
+        if self.place.copy:
+            changed = self.place.copy.changed(self.began)
+            code = program_files(self.program.where, self.place.base) if changed else {}
+            if names := [name for name in changed if name not in code]:
+                more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+                notes.append(
+                    f"{self.place.base / names[0]}{more} changed while it ran: where the program "
+                    "wrote there, by an absolute path or a link, its trials share the file"
+                )
+        kept, deleted = self.written()
+        for what, names in (("kept", [*kept]), ("deleted", [*deleted])):
+            if names:
+                more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+                note(f"{what} of what it wrote: {', '.join(names[:MOST_NAMES])}{more}")
+        self.result = replace(self.result, error="; ".join(notes) or None)
+        return kept
+
     def stop(self) -> list[StepRow]:
         """Ends the program, by force in the end. Returns the rows that it still had to tell."""
         if self.guard is None or self.guard.poll() is not None:
@@ -367,7 +430,7 @@ class ProgramRun:
             self.guard.stdin.write(b"t")
             self.guard.stdin.flush()
         rows = []
-        while self.open:
+        while self.output.open or self.rows:
             try:
                 news = self._news()
             except UserError as error:
@@ -382,4 +445,6 @@ class ProgramRun:
         self.stop()
         if self.reports:
             self.reports.close()
-        self.scratch.cleanup()
+        self.place.close()
+        if self.own_copy:
+            self.own_copy.close()

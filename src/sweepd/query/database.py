@@ -150,11 +150,10 @@ class Views:
                 return self.connection.execute(sql, parameters).fetchall()
 
     def arrays(self, sql: str) -> Mapping[str, Any]:
-        """Returns the rows of SQL as `fetch` does, as one NumPy array for each column. A boolean
-        that may be null is an object."""
+        """Returns the rows of SQL as `fetch` does, as one NumPy array for each column. No value may
+        be null."""
         with _told_plainly(whole=False), self._only_reading():
-            table: pa.Table = self.connection.sql(sql).to_arrow_table()
-            return {name: table[name].to_numpy() for name in table.column_names}
+            return self.connection.execute(sql).fetchnumpy()
 
     def types(self, *expressions: str) -> list[str]:
         """Returns DuckDB's types of expressions over `cells`."""

@@ -15,7 +15,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from sweepd.judge.seeds import Bools, Floats, Ints, Scores, by_budget, ends, known, pooled
 from sweepd.query.cells_sql import (
@@ -28,7 +27,6 @@ from sweepd.query.cells_sql import (
     outcomes_sql,
     quoted,
 )
-from sweepd.query.sandbox import copy
 from sweepd.statuses import DONE, STATUSES
 
 POOLED_BY = "pass rule"
@@ -58,12 +56,13 @@ def lay_out(
     """Makes or replaces `raw.bounds`, `raw.cells` and the view `cells`. The tables that
     `members_sql` makes must be there. If GOAL_COST is one of the scores, so must `raw.reached`."""
     identity = [*identity]
-    table = con.sql(outcomes_sql(identity, member, scores)).to_arrow_table()
+    table = con.execute(outcomes_sql(identity, member, scores)).fetchnumpy()
     rules = dict(con.execute("SELECT cell, pass FROM raw.rules").fetchall())
     passes = np.array([rules[cell] for cell in range(1, len(rules) + 1)], object)
     seeds = _seeds(table, scores)
-    copy(con, "raw.pooled", _pooled(seeds, passes, scores))
-    copy(con, "raw.bounds", _bounds(seeds, passes, scores))
+    whole = ("correct", "total", "worth", "worth_of_one")
+    _copy(con, "raw.pooled", _pooled(seeds, passes, scores), whole)
+    _copy(con, "raw.bounds", _bounds(seeds, passes, scores), ("seed",))
     columns = [*scores, *extremes(scores)]
     shown = ("seeds", "ended", *STATUSES, *columns, "correct", "total", "worth", "worth_of_one")
     never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if GOAL_COST in scores else ""
@@ -77,15 +76,28 @@ def lay_out(
     """)
 
 
-def _seeds(table: pa.Table, scores: ScoreDirections) -> Seeds:
+def _copy(
+    con: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, Any], whole: Iterable[str]
+) -> None:
+    """Makes or replaces a table of the database with these columns, where NaN is null. whole: the
+    columns of whole numbers that may be null. (Through Arrow, pandas would be imported first.)"""
+    con.register("columns", columns)
+    casts = ", ".join(f"{column}::BIGINT AS {column}" for column in whole)
+    con.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * REPLACE ({casts}) FROM columns")
+    con.unregister("columns")
+
+
+def _seeds(table: Mapping[str, Any], scores: ScoreDirections) -> Seeds:
     """Returns the seeds that count, made of the trials that `outcomes_sql` names. A cell whose
     trials were all planned on demand has, of each seed, what it has done by the cell's budget."""
     numbers = {
-        name: table[name].cast(pa.float64()).to_numpy() for name in (*scores, *COUNTS, "steps")
+        name: np.ma.filled(table[name].astype(np.float64), np.nan)
+        for name in (*scores, *COUNTS, "steps")
     }
-    cell, seed, family = (table[name].to_numpy() for name in ("cell", "seed", "family"))
-    fresh, on_demand = (table[name].to_numpy() for name in ("fresh", "on_demand"))
-    status = table["status"].to_numpy()
+    cell, seed, family, fresh, on_demand = (
+        np.asarray(table[name]) for name in ("cell", "seed", "family", "fresh", "on_demand")
+    )
+    status = np.ma.filled(table["status"], None)
     at_ends = {name: (np.inf, 0.0) for name in scores if name == GOAL_COST}
     at_ends |= {name: ends(name, scores[name]) for name in scores if name != GOAL_COST}
     said = {}
@@ -179,7 +191,9 @@ def _by_rule(values: Floats, seeds: Seeds, passes: npt.NDArray[np.object_], bett
     return result
 
 
-def _pooled(seeds: Seeds, passes: npt.NDArray[np.object_], scores: ScoreDirections) -> pa.Table:
+def _pooled(
+    seeds: Seeds, passes: npt.NDArray[np.object_], scores: ScoreDirections
+) -> dict[str, Any]:
     """Returns what the seeds of each cell say together."""
     cells = len(passes)
     starts = np.searchsorted(seeds.cell, np.arange(1, cells + 1))
@@ -201,15 +215,14 @@ def _pooled(seeds: Seeds, passes: npt.NDArray[np.object_], scores: ScoreDirectio
 
     columns: dict[str, Any] = {
         "cell": np.arange(1, cells + 1),
-        "pass": pa.array(passes, pa.string()),
+        "pass": passes,
         "seeds": count(slice(None)),
         "ended": count(np.isin(seeds.status, DONE)),
         **{status: count(seeds.status == status) for status in STATUSES},
     }
     for name in ("correct", "total", "worth"):
-        columns[name] = pa.array(total(name), from_pandas=True).cast(pa.int64())
-    worth_of_one = most(seeds.counts["worth"])
-    columns["worth_of_one"] = pa.array(worth_of_one, from_pandas=True).cast(pa.int64())
+        columns[name] = total(name)
+    columns["worth_of_one"] = most(seeds.counts["worth"])
     columns["commonest"] = most(seeds.counts["commonest"])
     timed = count(~np.isnan(seeds.counts["seconds"]))
     columns["seconds"] = total("seconds") / np.maximum(timed, 1)
@@ -217,10 +230,12 @@ def _pooled(seeds: Seeds, passes: npt.NDArray[np.object_], scores: ScoreDirectio
         columns[name] = _by_rule(seeds.scores[name].seen, seeds, passes, better)
     for name, (score, pool) in extremes(scores).items():
         columns[name] = (least if pool == "min" else most)(seeds.scores[score].seen)
-    return _table(columns)
+    return columns
 
 
-def _bounds(seeds: Seeds, passes: npt.NDArray[np.object_], scores: ScoreDirections) -> pa.Table:
+def _bounds(
+    seeds: Seeds, passes: npt.NDArray[np.object_], scores: ScoreDirections
+) -> dict[str, Any]:
     """Returns the rows of `raw.bounds`: those of the cells by their own rules, then those of the
     other cells by `median`, and then those of the seeds."""
     cells, others = len(passes), (passes != "median").nonzero()[0]
@@ -230,7 +245,7 @@ def _bounds(seeds: Seeds, passes: npt.NDArray[np.object_], scores: ScoreDirectio
     columns: dict[str, Any] = {
         "cell": cell,
         POOLED_BY: np.concatenate([passes, np.array(["median"] * len(others) + [None] * of_seeds)]),
-        "seed": pa.concat_arrays([pa.nulls(of_cells, pa.int64()), pa.array(seeds.seed)]),
+        "seed": np.concatenate([np.full(of_cells, np.nan), seeds.seed]),
         "fresh": np.concatenate([np.zeros(of_cells, bool), seeds.fresh]),
     }
     medians = np.full(cells, "median", object)
@@ -247,14 +262,4 @@ def _bounds(seeds: Seeds, passes: npt.NDArray[np.object_], scores: ScoreDirectio
         for bound, of_score in zip(bounds_of(name), bounds_of(score), strict=True):
             of_cell = extreme.reduceat(own[of_score], starts) if cells else own[of_score]
             columns[bound] = of_cell[cell - 1]
-    return _table(columns)
-
-
-def _table(columns: Mapping[str, Any]) -> pa.Table:
-    """Returns an Arrow table of these columns, with null for NaN."""
-    return pa.table(
-        {
-            name: values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
-            for name, values in columns.items()
-        }
-    )
+    return columns

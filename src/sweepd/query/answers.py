@@ -13,7 +13,7 @@ from sweepd.grid.options import OF_ANSWERS, Goal
 from sweepd.judge.cells import RULES
 from sweepd.query import expressions
 from sweepd.query.cells import Cell, judged
-from sweepd.query.cells_sql import COSTS, MEASURED, OF_TRIALS, quoted
+from sweepd.query.cells_sql import COSTS, GOAL_COST, MEASURED, OF_TRIALS, quoted
 from sweepd.query.database import CELLS, Answer, Summary, Views, connect, needed_by
 from sweepd.query.expressions import TRUE, Column, Compare, Constant, Node, conjunction, conjuncts
 from sweepd.query.grouping import Grouping, group
@@ -113,7 +113,9 @@ def _answered(views: Views, text: str) -> tuple[Answer, bool]:
     as_goal, about = expressions.goal_of(condition), about or frozenset({"acc"})
     summary = _summary(views, question, asked, selected) if verb == "min" else None
     of_question = verb, grouping.group, about, as_goal, result.find_cells, summary
-    return Answer(columns, rows, notes, damaged, *of_question), grouping.of_score
+    # What `flops_to_goal` says of the other rules would take reading the metrics once for each.
+    of_score = grouping.of_score and GOAL_COST not in question.expressions[0][1].columns
+    return Answer(columns, rows, notes, damaged, *of_question), of_score
 
 
 def _with_least(views: Views, text: str, found: Answer) -> Answer:
@@ -126,7 +128,8 @@ def _with_least(views: Views, text: str, found: Answer) -> Answer:
         choices: Any = {"code": views.code, "sweeps": sweeps, "needed": needed_by(text)}
         by_rule, _ = _answered(connect(selection.source, seeds=rule, **choices), text)
         of_group = {tuple(row[name] for name in found.group): row for row in by_rule.rows}
-        in_order = [of_group[tuple(row[name] for name in found.group)] for row in rows]
+        nothing = {"value": None, "verdict": "open"}  # by this rule no cell has a score
+        in_order = [of_group.get(tuple(row[n] for n in found.group), nothing) for row in rows]
         rows = [
             {**row, f"least_{rule}": of["value"], f"least_{rule}_verdict": of["verdict"]}
             for row, of in zip(rows, in_order, strict=True)

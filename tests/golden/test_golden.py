@@ -39,7 +39,7 @@ task = fingerprint.PACKAGE / "tasks/parity.py"
 found = dict(package=str(fingerprint.PACKAGE), edited=ids())
 found["faults"] = [make.fault(f"{{unit}}.py") for unit in ("trial/training", "tasks/parity")]
 task.write_text(task.read_text().replace("VERSION = 1", "VERSION = 2"))
-fingerprint._versions.cache_clear()
+fingerprint.stated_versions.cache_clear()
 found |= dict(bumped=ids(), again=make.fault("tasks/parity.py"))
 print(json.dumps(found))
 """

@@ -529,10 +529,10 @@ def test_the_json_schema_knows_every_field() -> None:
     )
     tasks = schema["properties"]["task"]["anyOf"][0]["anyOf"]
     [lis] = [block for block in tasks if block["properties"]["name"].get("const") == "lis"]
-    assert lis["properties"]["n"]["anyOf"] == [
-        {"type": "integer"},
-        {"type": "array", "items": {"type": "integer"}, "minItems": 1},
-    ]
+    one, several = lis["properties"]["n"]["anyOf"]
+    whole, range_ = one["anyOf"]
+    assert whole == {"type": "integer"} and range_["required"] == ["from", "to", "points"]
+    assert several["items"]["anyOf"] == one["anyOf"] and several["minItems"] == 1
     assert lis["additionalProperties"] is False
     [linear] = [
         block

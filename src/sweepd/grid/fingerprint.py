@@ -125,7 +125,7 @@ def fingerprint(files: Iterable[Path], base: Path) -> Code:
     versions, digests = dict[str, str](), dict[str, str]()
     for path in files:
         if path.is_relative_to(PACKAGE):
-            versions |= _versions(path)
+            versions |= stated_versions(path)
         else:
             digests[path.as_posix().removeprefix(f"{base.absolute()}/")] = _parse(path)[0]
     counted = [*map(" ".join, versions.items()), *digests.values()]
@@ -289,7 +289,7 @@ def trial_code(classes: Iterable[Class], base: Path) -> Code:
         block = json.loads(where)
         for name in ("files", "keep", "in_place"):
             block.pop(name, None)
-        digests = {**_versions(PROGRAM), OF_THE_GRID: _hex(json.dumps(block, sort_keys=True))}
+        digests = {**stated_versions(PROGRAM), OF_THE_GRID: _hex(json.dumps(block, sort_keys=True))}
         for name, path in program_files(where, base).items():
             if path.stat().st_size > MOST_BYTES:
                 raise UserError(
@@ -317,7 +317,7 @@ def imported_names(path: Path) -> set[str]:
 
 
 @functools.cache
-def _versions(path: Path) -> dict[str, str]:
+def stated_versions(path: Path) -> dict[str, str]:
     """Returns the version of what a file of ours does, by the name of the file that states it.
     Returns none of a file that has no part in what a trial comes to."""
     for file in (path, OWNERS.get(path.parent)):

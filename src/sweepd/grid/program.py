@@ -25,7 +25,7 @@ from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import metrics
 from sweepd.grid.axes import TextNone, has_keys, scalar
-from sweepd.grid.fingerprint import LOCKS, OF_THE_GRID, trial_code
+from sweepd.grid.fingerprint import LOCKS, OF_THE_GRID, PROGRAM, stated_versions, trial_code
 from sweepd.grid.metrics import Better
 from sweepd.grid.registry import Parameter
 from sweepd.grid.yamlfile import Document, Keys, shown
@@ -242,7 +242,7 @@ def read_program(
         refuse("program", f"{seeds} seeds, which the program never sees: write {{seed}}")
     try:
         code = trial_code([("loop", where)], base)
-        if "files" not in raw and {*code.files} <= {OF_THE_GRID, *LOCKS}:
+        if "files" not in raw and {*code.files} <= {OF_THE_GRID, *LOCKS, *stated_versions(PROGRAM)}:
             refuse(
                 "program",
                 f"{shown(program.command)}: none of its files is known, so an edit would go "

@@ -24,8 +24,8 @@ from pathlib import Path
 from printed import share
 
 from sweepd.grid.options import Goal
+from sweepd.judge.seeds import of_one
 from sweepd.search.horizon import Final, Runs, last_doubling
-from sweepd.search.seeds import pooled
 
 CHOSEN = ("lis", "lookup", "fixed_memory")
 GOAL = Goal("acc", ">", 0.9)
@@ -75,7 +75,7 @@ def judged(cell: Cell, runs: Runs) -> Iterator[Judged]:
         scores = [runs[seed][steps].score for seed in SEEDS]
         seen = {seed: {s: f for s, f in runs[seed].items() if s <= steps} for seed in SEEDS}
         passes = {times: passed_by(runs, steps, times) for times in (2, 4, 8)}
-        failed = not GOAL.met(pooled(scores, "median", "up"))
+        failed = not GOAL.met(of_one(scores, "median", "up"))
         if failed and passes[4] is not None and all(len(finals) > 2 for finals in seen.values()):
             told = last_doubling(seen, GOAL, "median")
             times = (told.holds_to or steps) // steps if told else 1

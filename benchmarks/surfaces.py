@@ -22,8 +22,10 @@ import numpy as np
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
+from sweepd.judge.cells import FAIL
+from sweepd.judge.rows import NONE, Cells, Points, values_of, verdicts
 from sweepd.query.answers import ask
-from sweepd.query.minima import Candidate, Verdict, judge
+from sweepd.query.minima import Verdict
 from sweepd.run.driver import sweep_info
 from sweepd.search.base import Search
 from sweepd.search.seeds import CellSeeds, Outcome
@@ -167,17 +169,30 @@ def run(
 
 
 def answers(votes: Votes) -> dict[float, Verdict]:
-    """Returns what `min d` says of each size. Over one line of cells, this is what the question
-    says in SQL."""
-    failed = [position for position, passed in votes.items() if passed is False]
-
-    def candidate(size: float, width: float) -> Candidate:
-        fails = any(w == width and s < size for s, w in failed)
-        return Candidate(width, votes[size, width], failed_smaller=fails, contradicted=fails)
-
+    """Returns what `min d` says of each size, over one line of cells."""
+    places = sorted(votes)
+    sizes, widths = (sorted({place[axis] for place in places}) for axis in (0, 1))
+    number, steps = np.arange(len(places)), np.zeros(len(places), np.int64)
+    outcome = np.array(
+        [0 if votes[place] is None else 2 * bool(votes[place]) - 1 for place in places]
+    )
+    size = np.array([sizes.index(place[0]) for place in places])
+    setting = np.array([widths.index(place[1]) for place in places])
+    known = values_of(
+        Points(number, outcome, outcome == FAIL, steps, setting),
+        Cells(number, outcome, outcome == FAIL, size, setting),
+        len(places),
+        across_sizes=True,
+    )
+    starts = [*np.searchsorted(size, range(len(sizes))).tolist(), len(places)]
     return {
-        size: judge([candidate(size, width) for at, width in sorted(votes) if at == size])
-        for size in sorted({size for size, _ in votes})
+        at: Verdict(
+            kind,
+            None if value == NONE else places[value][1],
+            None if fail == NONE else places[fail][1],
+            inferred,
+        )
+        for at, (kind, value, fail, inferred) in zip(sizes, verdicts(known, starts), strict=True)
     }
 
 

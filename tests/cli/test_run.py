@@ -46,25 +46,27 @@ def filled(folder: Path, *sets: str) -> None:
             store.write_trials([{**row, **told, "step": row["steps"], "total": found.total}])
 
 
-def test_who_wants_to_know_more_of_a_cell_that_fresh_seeds_refuse_is_told_how(
-    folder: Path,
-) -> None:
+def test_a_cell_that_fresh_seeds_contradict_fails_and_is_trained_for_longer(folder: Path) -> None:
     filled(folder)
     told = sweepd("launch", "grid.yaml").err
-    assert "nothing to do" in told
-    assert (
-        "1 cell is given up: fresh seeds do not confirm that it passes and are forecast to fail"
-        in told
-    )
-    assert "`--set settle.give_up=false` trains on, up to 16000 steps" in told
-    [row] = sweepd("query", "min d", "--json").rows
-    assert (row["value"], row["holds_to"], row["fail_steps"]) == (8, None, 8000)
-
-    filled(folder, "settle.give_up=false")
-    told = sweepd("launch", "grid.yaml", "--set", "settle.give_up=false").err
     assert "nothing to do" in told and "give_up" not in told
     [row] = sweepd("query", "min d", "--json").rows
     assert (row["value"], row["holds_to"], row["fail_steps"]) == (8, None, 16000)
+    assert (row["least_any"], row["least_median"], row["least_all"]) == (4, 8, 8)
+
+
+def test_who_wants_to_know_more_of_larger_sizes_is_told_how(folder: Path) -> None:
+    sets = ("task.n=[4, 6]", "model.d=[4]")
+    filled(folder, *sets)
+    told = sweepd("launch", "grid.yaml", *(f"--set={one}" for one in sets)).err
+    assert "nothing to do" in told
+    assert "1 cell waits for a smaller size, at which nothing passes yet; " in told
+    assert "`--set settle.give_up=false` trains on, up to 16000 steps" in told
+
+    filled(folder, *sets, "settle.give_up=false")
+    told = sweepd("launch", "grid.yaml", *(f"--set={one}" for one in sets),
+                  "--set", "settle.give_up=false").err  # fmt: skip
+    assert "nothing to do" in told and "give_up" not in told
 
 
 def test_who_wants_to_pay_for_a_dear_trial_is_told_how(folder: Path) -> None:

@@ -15,8 +15,8 @@ from simulated import SETTLING, drive, settling, truth
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
+from sweepd.judge.cells import RULES
 from sweepd.query.answers import answer, ask
-from sweepd.query.cells import RULES
 from sweepd.query.database import CELLS, Answer, Views, connect
 from sweepd.query.deciding import LEAST_COLUMNS, TRIED_COLUMNS
 from sweepd.run.driver import sweep_info
@@ -385,8 +385,9 @@ def test_of_an_even_number_of_seeds_the_median_is_that_of_the_pass_rule(tmp_path
     assert (row["value"], row["least_median"], row["least_median_verdict"]) == (8, 8, "exact")
 
 
-def test_cells_with_fewer_than_three_seeds_say_nothing_of_what_seeds_reach(tmp_path: Path) -> None:
-    """d = 4 has one seed, which passes, in a sweep of its own."""
+def test_cells_with_fewer_than_three_seeds_say_what_seeds_reach(tmp_path: Path) -> None:
+    """d = 4 has one seed, which passes, in a sweep of its own. Each least value is what its rule
+    says of all cells."""
     planned = settling("task.n=8", "model.d=[8, 16]", "settle=off")
     store = ended(planned, lambda trial: 0.95, tmp_path)
     one = settling("name=one", "task.n=8", "model.d=[4]", "seeds=[0]", "settle=off")
@@ -396,4 +397,4 @@ def test_cells_with_fewer_than_three_seeds_say_nothing_of_what_seeds_reach(tmp_p
     store.write_trials([alone.row() | ending])
     [row] = ask(store, "min d where acc > 0.9", code=lambda task, model: None).rows
     least = [row[f"least_{rule}"] for rule in RULES]
-    assert (row["value"], least) == (4, [8, 8, 8])
+    assert (row["value"], least) == (4, [4, 4, 4])

@@ -127,7 +127,7 @@ def test_it_meets_no_goal(bad: float, tmp_path: Path) -> None:
 @pytest.mark.parametrize("goal", ["acc > 0.9", "loss < 0.5", "f1 > 0.9"])
 def test_searches_and_answers_take_such_a_score_for_unknown(bad: float, goal: str) -> None:
     asked = Goal.parse(goal)
-    assert Outcome("completed", bad).bounds(asked) == Outcome("completed").bounds(asked)
+    assert Outcome("completed", bad).ends(asked) == Outcome("completed").ends(asked)
     if asked.metric == "f1":
         return
     store, trial = FakeStore(), planned()

@@ -15,8 +15,9 @@ from simulated import simulated
 
 from sweepd.grid.options import Goal, PassRule
 from sweepd.grid.trials import Trial
+from sweepd.judge.cells import is_near
 from sweepd.query.answers import ask
-from sweepd.search.seeds import CellSeeds, Outcome, is_near
+from sweepd.search.seeds import CellSeeds, Outcome
 
 RULES = st.sampled_from(["median", "all", "any", "mean"])
 GOALS = st.sampled_from([Goal("acc", ">", 0.9), Goal("acc", ">=", 0.5), Goal("loss", "<", 0.1)])
@@ -162,9 +163,9 @@ def test_a_lost_extra_seed_is_replaced() -> None:
 
 
 def test_the_worst_is_no_number() -> None:
-    assert Outcome("diverged").bounds(Goal("loss", "<", 0.1)) == (math.inf, math.inf)
-    assert Outcome("diverged").bounds(Goal("acc", ">", 0.9)) == (0.0, 0.0)
-    assert Outcome("completed", math.nan).bounds(Goal("acc", ">", 0.9)) == (0.0, 1.0)
+    assert Outcome("diverged").ends(Goal("loss", "<", 0.1)) == (math.inf, math.inf)
+    assert Outcome("diverged").ends(Goal("acc", ">", 0.9)) == (0.0, 0.0)
+    assert Outcome("completed", math.nan).ends(Goal("acc", ">", 0.9)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

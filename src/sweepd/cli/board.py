@@ -14,9 +14,11 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
 
+import numpy as np
+
 from sweepd.grid.options import Goal, PassRule
+from sweepd.judge.cells import FAIL, OPEN, PASS, at_budgets, over_budgets, over_rates
 from sweepd.listing import SHORT_ID, Row, duration, in_lines, shown
-from sweepd.search.seeds import Outcome, decide
 from sweepd.statuses import DONE, UNTRIED
 from sweepd.store.endings import in_reserve
 from sweepd.store.schema import PLAN
@@ -64,6 +66,8 @@ class Spot:
     settings: tuple[tuple[str, Any], ...]
     steps: int
     train_flops: float
+    first: bool
+    """Whether its seed counts in its cell before it has ended."""
     in_reserve: bool
     """Whether the trial runs only where an answer depends on it."""
 
@@ -101,6 +105,8 @@ class Board:
     staircase: bool
     """Whether only the cells that the answer needs are run. The map then infers others from
     them."""
+    settles: bool
+    """Whether trials with other steps are longer ones of the same cells."""
     states: Mapping[str, TrialState] = field(default_factory=dict)
     """How each trial that was tried stands, by the trial's id."""
     expected: tuple[float, float] | None = None
@@ -130,8 +136,9 @@ class Board:
             place = row["id"], row["task"], row["model"], row["size"]
             value, steps = dict(settings).get(info.minimized), int(row.get("steps") or 0)
             flops = float(row["train_flops"] or 0.0)
-            reserve = in_reserve(row.get("on_demand"), row["seed"], extra)
-            trial = Spot(*place, value, row["seed"], settings, steps, flops, reserve)
+            seed, reserve = row["seed"], in_reserve(row.get("on_demand"), row["seed"], extra)
+            counts = seed not in extra
+            trial = Spot(*place, value, seed, settings, steps, flops, counts, reserve)
             spots[row["id"]] = trial
         varying = {
             pair: frozenset(name for name, found in seen.items() if len(found) > 1)
@@ -139,7 +146,8 @@ class Board:
         }
         goal, rule = Goal.parse(info.goal), cast(PassRule, info.pass_rule)
         staircase = info.search == "staircase"
-        return cls(sweep, goal, rule, spots, varying, info.minimized, staircase)
+        settles = bool(info.settle)
+        return cls(sweep, goal, rule, spots, varying, info.minimized, staircase, settles)
 
     def label(self, trial: str) -> str:
         """Returns what to call a trial: the first digits of its id, its task and model, the
@@ -247,33 +255,42 @@ def _place(board: Board, spots: Sequence[Spot]) -> MapPlace:
         return MapPlace("running", done / len(running))
     if not tried:
         return MapPlace("untried")
-    cells: dict[Any, list[Spot]] = defaultdict(list)
+    # By nuisance values, the cells with their budgets.
+    rates: dict[Any, dict[int, list[Spot]]] = defaultdict(lambda: defaultdict(list))
     for spot in spots:
-        cells[spot.settings].append(spot)
-    # Whether each cell passes by the seeds that count, if they decide it. All count, except for
-    # those in reserve that are not done.
-    passing = set()
-    for cell in cells.values():
-        bounds = []
-        for spot in cell:
-            state = board.state(spot)
-            if state.status in DONE:
-                bounds.append(Outcome(state.status, state.score).bounds(board.goal))
-            elif not spot.in_reserve:
-                bounds.append(Outcome(UNTRIED, state.score).bounds(board.goal))
-        if any(board.state(spot).status in DONE for spot in cell):
-            passing.add(decide(board.goal, board.rule, bounds))
+        rate = tuple(i for i in spot.settings if i[0] != "steps" or not board.settles)
+        rates[rate][spot.steps].append(spot)
+    by_rate = [_shown(board, [cells[steps] for steps in sorted(cells)]) for cells in rates.values()]
+    known = np.array([outcome for outcome in by_rate if outcome is not None], np.int64)
+    one = np.zeros(len(known), np.int64)
+    outcome = int(over_rates(known, one, 1)[0]) if known.size else OPEN
     statuses = {state.status for state in tried}
     mark = "open"
-    if True in passing:
+    if outcome == PASS:
         mark = "passed"
-    elif False in passing:
+    elif outcome == FAIL:
         mark = "failed"
     elif "stopped" in statuses:
         mark = "stopped"
     elif "failed" in statuses:
         mark = "error"
     return MapPlace(mark, earlier=all(state.earlier for state in tried))
+
+
+def _shown(board: Board, cells: Sequence[Sequence[Spot]]) -> int | None:
+    """Returns what cells have shown that differ in their budgets alone, the least budget first.
+    Returns None where there is nothing to wait for: all are in reserve, and none has begun."""
+    endings, planned = [], []
+    for cell in cells:
+        states = {spot.seed: board.state(spot) for spot in cell}
+        ended = {seed: state for seed, state in states.items() if state.status in DONE}
+        if ended or not all(spot.in_reserve for spot in cell):
+            endings.append(ended)
+            planned.append({spot.seed for spot in cell if spot.first})
+    if not endings:
+        return None
+    outcomes, _ = at_budgets(board.goal, board.rule, endings, planned)
+    return int(over_budgets(np.array(outcomes), np.zeros(len(outcomes), np.int64), 1)[0])
 
 
 def drawn(board: Board, width: int, interrupt: str) -> RenderableType:

@@ -297,10 +297,9 @@ def _say_given_up(search: Search) -> None:
     """Says how to go on where more training may still change cells that are not trained on."""
     settle = search.plan.grid.settle
     if settle and (count := search.trained_on(give_up=False)):
-        cells = "1 cell is" if count == 1 else f"{count} cells are"
+        cells = "1 cell waits" if count == 1 else f"{count} cells wait"
         say(
-            f"{cells} given up: fresh seeds do not confirm that it passes and are forecast to "
-            "fail, or a smaller size does not pass either; "
+            f"{cells} for a smaller size, at which nothing passes yet; "
             f"`--set settle.give_up=false` trains on, up to {settle.most} steps"
         )
     if settle and (count := search.trained_on(share=math.inf)):

@@ -187,8 +187,8 @@ class Settle:
     """The most that one trial that settles may cost, as a share of the line's whole grid at the
     first budget. Without it, that is `TRIAL_CELLS` of its cells on average."""
     give_up: bool = True
-    """Whether a cell is left whose pass fresh seeds refused and where these are forecast to
-    fail, or that waits for a smaller size to pass. Otherwise it is trained up to `most`."""
+    """Whether a cell that nothing passes at waits for a smaller size to pass. Otherwise it is
+    trained up to `most`, too."""
 
     def __post_init__(self) -> None:
         if not self.factor >= 2:

@@ -307,7 +307,7 @@ class _Planner:
         grid = self.grid
         yield asked, grid.seeds, False
         yield asked, grid.fresh_seeds, True
-        yield longer, (*grid.seeds[: grid.first_seeds], *grid.fresh_seeds), True
+        yield longer, (*grid.seeds, *grid.fresh_seeds), True
 
     def refuse(self, keys: Keys, message: str) -> None:
         self.problems.append(Problem(self.grid.document.place(keys), keys, message))

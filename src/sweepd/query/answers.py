@@ -10,9 +10,10 @@ from typing import Any
 from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid.options import OF_ANSWERS, Goal
+from sweepd.judge.cells import RULES
 from sweepd.query import expressions
 from sweepd.query.cells import Cell, judged
-from sweepd.query.cells_sql import COSTS, MEASURED, OF_TRIALS, quoted
+from sweepd.query.cells_sql import COSTS, GOAL_COST, MEASURED, OF_TRIALS, quoted
 from sweepd.query.database import CELLS, Answer, Summary, Views, connect, needed_by
 from sweepd.query.expressions import TRUE, Column, Compare, Constant, Node, conjunction, conjuncts
 from sweepd.query.grouping import Grouping, group
@@ -46,8 +47,15 @@ def ask(
 
 def answer(views: Views, text: str) -> Answer:
     """Returns the answer to a question over these views. Raises UserError if it is wrong."""
+    found, of_score = _answered(views, text)
+    return _with_least(views, text, found) if found.verb == "min" and of_score else found
+
+
+def _answered(views: Views, text: str) -> tuple[Answer, bool]:
+    """Returns the answer to a question, and whether what it ranks is a score."""
     if not views.axes:
-        return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
+        nothing = ["nothing has been planned or run in this store"]
+        return Answer([], [], nothing, views.damaged), False
     damaged = (*views.damaged, *views.prepare(text))
     question = parse(text, views.columns, views.own, views.connection)
     verb = question.verb
@@ -105,7 +113,28 @@ def answer(views: Views, text: str) -> Answer:
     as_goal, about = expressions.goal_of(condition), about or frozenset({"acc"})
     summary = _summary(views, question, asked, selected) if verb == "min" else None
     of_question = verb, grouping.group, about, as_goal, result.find_cells, summary
-    return Answer(columns, rows, notes, damaged, *of_question)
+    # What `flops_to_goal` says of the other rules would take reading the metrics once for each.
+    of_score = grouping.of_score and GOAL_COST not in question.expressions[0][1].columns
+    return Answer(columns, rows, notes, damaged, *of_question), of_score
+
+
+def _with_least(views: Views, text: str, found: Answer) -> Answer:
+    """Returns the answer to a `min` of a score with its least value by each of RULES. A rule puts
+    together the score that is minimised, too, so the whole question is asked by each."""
+    selection = views.selection
+    sweeps = None if selection.whole_store else [*selection.infos]
+    rows = found.rows
+    for rule in RULES:
+        choices: Any = {"code": views.code, "sweeps": sweeps, "needed": needed_by(text)}
+        by_rule, _ = _answered(connect(selection.source, seeds=rule, **choices), text)
+        of_group = {tuple(row[name] for name in found.group): row for row in by_rule.rows}
+        nothing = {"value": None, "verdict": "open"}  # by this rule no cell has a score
+        in_order = [of_group.get(tuple(row[n] for n in found.group), nothing) for row in rows]
+        rows = [
+            {**row, f"least_{rule}": of["value"], f"least_{rule}_verdict": of["verdict"]}
+            for row, of in zip(rows, in_order, strict=True)
+        ]
+    return replace(found, rows=rows)
 
 
 def _goal(views: Views) -> Goal:
@@ -218,11 +247,9 @@ def _summary(views: Views, question: Question, condition: str, cells: Sequence[C
     """The summary of a `min` over these cells. condition: when one passes, in words."""
     [(trials, tried, train_flops)] = views.fetch(
         f"""
-        SELECT coalesce(sum(trials), 0)::BIGINT, count(*), coalesce(sum(train_flops), 0)
-        FROM (
-            SELECT cell, count(*) AS trials, sum(train_flops) AS train_flops FROM raw.own
-            WHERE status IN {DONE} GROUP BY cell
-        ) SEMI JOIN (SELECT unnest(?) AS cell) USING (cell)
+        SELECT count(*), count(DISTINCT cell), coalesce(sum(endings.train_flops), 0)
+        FROM raw.members JOIN raw.endings USING ({views.member})
+        WHERE status IN {DONE} AND cell IN (SELECT unnest(?))
         """,
         [cell.row["cell"] for cell in cells],
     )

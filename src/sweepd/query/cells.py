@@ -9,23 +9,23 @@ from functools import cached_property
 from math import inf, isfinite
 from typing import Any
 
+import numpy as np
+
 from sweepd.errors import UserError
-from sweepd.grid.options import PassRule
 from sweepd.intervals import wilson
+from sweepd.judge.cells import FAIL, OPEN, PASS, RULES, as_bool, by_rules, confirmed
+from sweepd.judge.seeds import Ints
 from sweepd.listing import Row
 from sweepd.query.cells_sql import ScoreDirections, quoted
 from sweepd.query.database import Views
+from sweepd.query.evidence import POOLED_BY
 from sweepd.query.expressions import Node, kleene, known
 from sweepd.query.parser import Question
-from sweepd.search.seeds import confirms, counted, refuses
 from sweepd.statuses import RAN, STATUSES
 
 Value = int | float
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
 """The beginnings of the names of DuckDB's numeric types."""
-
-RULES: tuple[PassRule, ...] = ("any", "median", "all")
-"""The pass rules by which seeds can be counted."""
 
 
 @dataclass(eq=False)
@@ -34,24 +34,25 @@ class Cell:
     a dataclass takes twice as long to fill, and an answer makes thousands.)
 
     row: the cell's row in `raw.cells`, by column. selected: whether what the question says of
-    anything but scores holds for it. outcome: whether the condition holds, None until its seeds
-    decide that. passed, decided: for how many seeds it holds, and for how many that is known.
-    by_rule: what `outcome` would be by each of RULES. values: those of the question's expressions,
+    anything but scores holds for it. outcomes: whether the condition holds, by its own pass rule
+    and by each of RULES, as `judge.cells` has it. passed, decided: for how many seeds it holds, and
+    for how many that is known. values: those of the question's expressions,
     each a number, or None where, for example, there is no score yet. own: the metrics of users' own
     tasks and loops that the question is about, and which way each is better. trained: whether a
     seed was trained to an end that counts (RAN). confirmed: whether fresh seeds confirm a pass.
 
     Where nuisance axes were tuned, the best of several cells stands for all of them, its `rivals`.
-    They differ in the axes `tuned` alone, and `outcome` is what they say together. edge: those of
+    They differ in the axes `tuned` alone, and `outcomes` is what they say together. edge: those of
     these axes, joined by commas, whose best value lies at the edge of the tried range.
     """
 
     row: Row
     selected: bool
-    outcome: bool | None
+    outcomes: tuple[int, ...]
     passed: int
     decided: int
-    by_rule: tuple[bool | None, ...]
+    seeds: Ints
+    votes: Ints
     values: tuple[Any, ...]
     rivals: tuple[Cell, ...] = ()
     tuned: tuple[str, ...] = ()
@@ -59,6 +60,11 @@ class Cell:
     trained: bool = False
     confirmed: bool = False
     edge: str = ""
+
+    @property
+    def outcome(self) -> bool | None:
+        """Whether the condition holds, by the cell's pass rule. None until that is decided."""
+        return as_bool(self.outcomes[0])
 
     @cached_property
     def steps(self) -> int:
@@ -76,10 +82,15 @@ class Cell:
         return None not in self.values and all(map(isfinite, self.values))
 
     @cached_property
+    def shown(self) -> bool:
+        """Whether training says something of each of its points. Where nothing was trained, a cell
+        has not failed, even if no score at all could meet the condition."""
+        return all(point.trained for point in self.points)
+
+    @property
     def failed(self) -> bool:
-        """Whether the condition does not hold, and training has shown that. Where nothing was
-        trained, a cell has not failed, even if no score at all could meet the condition."""
-        return self.outcome is False and all(point.trained for point in self.points)
+        """Whether the condition does not hold, and training has shown that."""
+        return self.outcomes[0] == FAIL and self.shown
 
     @property
     def points(self) -> tuple[Cell, ...]:
@@ -152,57 +163,51 @@ def judged(
         else node.sql()
         for node in nodes
     ]
-    # The condition is asked of each seed, and of all seeds pooled (the row with a null seed). It is
-    # NULL where a score that is not known yet may turn it. Of the fresh seeds, a pass counts
-    # `here`, at the cell's own budget. One that failed with fewer steps counts until it has run
-    # with these.
+    # The condition is asked of each seed, and of the cell's score by its pass rule. It is open
+    # where a score that is not known yet may turn it.
+    outcome = f"coalesce(2 * {kleene(condition)}::TINYINT - 1, {OPEN})::TINYINT AS outcome"
     names = list(views.raw_types)
-    ran = " + ".join(f"cells.{status}" for status in RAN)
-    shown = ["votes.* EXCLUDE cell", "fresh.* EXCLUDE cell", f"{ran} > 0"]
     rows = views.fetch(f"""
-        WITH units AS (
-            SELECT cell, seed, {kleene(condition)} AS holds,
-                coalesce({selection.sql()}, false) AS selected, row({", ".join(values)}) AS "values"
-            FROM raw.cells JOIN raw.bounds USING (cell)
-        ), votes AS (
-            SELECT cell,
-                any_value(selected) FILTER (seed IS NULL) AS selected,
-                any_value("values") FILTER (seed IS NULL) AS "values",
-                count(seed) AS seeds,
-                count(*) FILTER (holds AND seed IS NOT NULL) AS passed,
-                count(holds) FILTER (seed IS NOT NULL) AS decided,
-                bool_or(holds) FILTER (seed IS NULL) AS pooled
-            FROM units GROUP BY cell
-        ), fresh AS (
-            SELECT cell, any_value(rules.fresh) AS planned,
-                count(*) FILTER (here AND holds) AS met, count(*) FILTER (holds IS false) AS failed
-            FROM (
-                SELECT cell, here, {kleene(condition)} AS holds
-                FROM raw.cells JOIN raw.fresh USING (cell)
-            ) JOIN raw.rules AS rules USING (cell) GROUP BY cell
-        )
-        SELECT {", ".join([*shown, *(f"cells.{quoted(name)}" for name in names)])}
-        FROM raw.cells JOIN votes USING (cell) LEFT JOIN fresh USING (cell)
+        SELECT coalesce({selection.sql()}, false), row({", ".join(values)}), {outcome},
+            {", ".join(f"cells.{quoted(name)}" for name in names)}
+        FROM raw.cells JOIN raw.bounds USING (cell) WHERE {quoted(POOLED_BY)} = pass
     """)
+    votes = views.arrays(
+        f"SELECT cell, coalesce(seed, 0) AS seed, seed IS NULL AS pooled, fresh, {outcome} "
+        "FROM raw.cells JOIN raw.bounds USING (cell) "
+        f"WHERE seed NOTNULL OR {quoted(POOLED_BY)} = 'median' "
+        "ORDER BY cell"
+    )
+    number, vote, fresh, of_cell = (votes[name] for name in ("cell", "outcome", "fresh", "pooled"))
+    median = np.full(len(rows) + 1, OPEN)
+    median[number[of_cell]] = vote[of_cell]
+    every, passed, failed, fresh_passed, fresh_failed = (
+        np.bincount(number[which & ~of_cell], minlength=len(rows) + 1)
+        for which in (number > 0, vote == PASS, vote == FAIL,
+                      fresh & (vote == PASS), fresh & (vote == FAIL))
+    )  # fmt: skip
+    by_rule = by_rules(every, passed, failed, median)
+    in_rows = zip(*(by_rule[rule].tolist() for rule in RULES), strict=True)
+    outcomes = [dict(zip(RULES, of_rules, strict=True)) for of_rules in in_rows]
+    is_confirmed, decided = confirmed(fresh_passed, fresh_failed), passed + failed
+    seeds, vote = votes["seed"][~of_cell], vote[~of_cell]
+    ends = np.cumsum(every).tolist()
     cells = []
-    for chosen, numbers, seeds, passed, decided, pooled, fresh, met, failed, trained, *rest in rows:
+    for chosen, numbers, of_mean, *rest in rows:
         row = dict(zip(names, rest, strict=True))
-        by_count = {rule: counted(rule, seeds, passed, decided) for rule in RULES}
-        # A median or a mean is one score of all seeds. The others count seeds.
-        outcome = by_count[row["pass"]] if row["pass"] in ("any", "all") else pooled
-        if outcome and fresh is not None and refuses(failed, fresh):
-            outcome = False
+        at = row["cell"]
         cell = Cell(
             row=row,
             selected=chosen,
-            outcome=outcome,
-            by_rule=tuple({**by_count, row["pass"]: outcome}[rule] for rule in RULES),
-            passed=passed,
-            decided=decided,
+            outcomes=(outcomes[at].get(row["pass"], of_mean), *outcomes[at].values()),
+            passed=int(passed[at]),
+            decided=int(decided[at]),
+            seeds=seeds[ends[at - 1] : ends[at]],
+            votes=vote[ends[at - 1] : ends[at]],
             values=tuple(float(v) if isinstance(v, Decimal) else v for v in numbers),
             own=own,
-            trained=trained,
-            confirmed=met is not None and confirms(met, failed),
+            trained=any(row[status] for status in RAN),
+            confirmed=bool(is_confirmed[at]),
         )
         cells.append(cell)
     return sorted(cells, key=lambda cell: cell.row["cell"])  # DuckDB sorts wide rows more slowly

@@ -3,20 +3,15 @@
 The schema `raw` holds what was read: the tables of the store (`planned`, `superseded`, `metrics`;
 `trials` lies outside of it), the `parents` of attempts, the `sweeps`, and, where not all trials
 count, whose do (`counted`). From these it makes `endings` (of the trials that count), the
-`settings` that tell cells apart, the `members` of cells, the `rules` that decide a cell, `outcomes`
-by seed, `pooled` by cell, `bounds` and `cells`.
-
-A score that is not known yet lies in an interval, the columns `<score>_least` and `<score>_most`
-of `raw.bounds`. That table has one row for each seed of a cell, and one with a null `seed` for
-the cell as a whole, by its pass rule. `raw.fresh` has the same for the fresh seeds that confirm a
-pass, each at its largest budget that is not above the cell's. It ran `here` or with fewer steps.
+`settings` that tell cells apart, the `members` of cells, and the `rules` that decide a cell. What
+the members say together is no matter of SQL (`query.evidence`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf, isfinite
+from math import isfinite
 
-from sweepd.grid.metrics import BETTER, Better, range_of
-from sweepd.grid.options import MEAN_DIGITS, Goal
+from sweepd.grid.metrics import BETTER, Better
+from sweepd.grid.options import Goal
 from sweepd.statuses import DONE, STATUSES
 
 GOAL_COST = "flops_to_goal"
@@ -68,7 +63,7 @@ def quoted(name: str) -> str:
 def measured(score: str) -> str:
     """Returns SQL of a score that is null where it is no number: NaN or infinite. It meets no goal,
     passes no condition and is no best value, as if nothing had been measured. (To DuckDB, NaN is
-    greater than any number.) `search.seeds` and `sweepd.limits` say the same of a score in Python.
+    greater than any number.) `judge.seeds` and `sweepd.limits` say the same of a score in Python.
     """
     return f"(CASE WHEN isfinite({score}) THEN {score} END)"
 
@@ -145,8 +140,7 @@ def members_sql(
     CREATE TABLE raw.members AS
         SELECT cell, unnest({members}, recursive := true) FROM raw.settings;
     CREATE TABLE raw.rules AS
-        SELECT cell, coalesce(latest.pass, 'median') AS pass, latest.goal, settling.name AS settles,
-            len(settling.fresh_seeds) AS fresh
+        SELECT cell, coalesce(latest.pass, 'median') AS pass, latest.goal, settling.name AS settles
         FROM raw.settings LEFT JOIN raw.sweeps AS latest ON latest_sweep = latest.number
             LEFT JOIN raw.sweeps AS settling ON settling_sweep = settling.number;
     """
@@ -220,126 +214,18 @@ def reached_sql(goals: Iterable[str], member: str, scores: ScoreDirections) -> s
     """
 
 
-def cells_sql(identity: Iterable[str], member: str, scores: ScoreDirections) -> str:
-    """Returns the SQL of `cells`, and of the tables that say what is known of these scores. If
-    GOAL_COST is one of them, run `reached_sql` first."""
-    with_goal = GOAL_COST in scores
-    never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if with_goal else ""
-    reached = "LEFT JOIN raw.reached ON reached.id = endings.id" if with_goal else ""
-    bounds = [bound for score in scores for bound in bounds_of(score)]
-    own: dict[str, str] = {}
-    aggregates: dict[str, str] = {}
-    carried = {n: f"shorter.{quoted(n)}" for n in ("correct", "total", "worth", "commonest")}
-    carried["status"] = "'solved'"
-    for score, better in scores.items():
-        # What a trial measured, and the worst and the best that its score may turn out to be. A
-        # completed trial has the score that it measured. A solved one has that or a better one. A
-        # diverged one has the worst there is. Any other trial may still get any score. The cost of
-        # reaching the goal is known once the goal was met, and is infinite if it never was.
-        least, most = bounds_of(score)
-        ends = (0.0, inf) if score == GOAL_COST else range_of(score)
-        names, (worst, best) = (score, least, most), (f"'{end}'::DOUBLE" for end in ends)
-        if better == "down":
-            names, worst, best = (score, most, least), best, worst
-        if score == GOAL_COST:
-            over = "status IN ('completed', 'diverged') AND reached.last_step >= endings.step"
-            seen = f"coalesce(reached.flops, CASE WHEN {over} THEN {worst} END)"
-            at_worst = at_best = seen
-        else:
-            value = measured(f"endings.{quoted(score)}")
-            seen = f"""CASE WHEN status = 'diverged' THEN {worst}
-                WHEN status IN ('completed', 'solved', 'stopped') THEN {value} END"""
-            at_worst = f"CASE WHEN status IN ('completed', 'solved') THEN {value} END"
-            at_best = f"""CASE status WHEN 'completed' THEN {value}
-                WHEN 'diverged' THEN {worst} END"""
-        known = f"coalesce({at_worst}, {worst})", f"coalesce({at_best}, {best})"
-        own |= zip(names, (seen, *known), strict=True)
-        # A seed that was planned on demand, and has not run at its cell's budget, has what it
-        # reached with its largest smaller budget. It counts as solved there, since a pass stays a
-        # pass (`search.stairs.Ladder`).
-        shorter = f"shorter.{quoted(score)}"
-        carried |= zip(names, (shorter, shorter, best), strict=True)
-        aggregates |= {name: pooled(name, better) for name in names}
-    end_bounds: dict[str, str] = {}
-    for name, (score, pool) in extremes(scores).items():
-        aggregates[name] = f"{pool}({quoted(score)})"
-        of_score = (f"{pool}({bound})" for bound in bounds_of(score))
-        end_bounds |= zip(bounds_of(name), of_score, strict=True)
-    aggregates |= end_bounds
-    measures = (f"({sql})::DOUBLE AS {quoted(name)}" for name, sql in own.items())
-    replaced = (
-        f"CASE WHEN shorter.seed IS NULL THEN own.{quoted(n)} ELSE {value} END AS {quoted(n)}"
-        for n, value in carried.items()
-    )
-    steps = "settings.steps" if "steps" in identity else "0"
+def outcomes_sql(identity: Iterable[str], member: str, scores: ScoreDirections) -> str:
+    """Returns the SQL of the trials of each cell with these scores, sorted by cell and seed."""
+    columns = {name: f"endings.{quoted(name)}" for name in scores}
+    reached = ""
+    if GOAL_COST in scores:
+        over = "status IN ('completed', 'diverged') AND reached.last_step >= endings.step"
+        columns[GOAL_COST] = f"coalesce(reached.flops, CASE WHEN {over} THEN 'inf'::DOUBLE END)"
+        reached = "LEFT JOIN raw.reached ON reached.id = endings.id"
+    steps = "try_cast(settings.steps AS DOUBLE)" if "steps" in identity else "NULL"
     return f"""
-    CREATE OR REPLACE TABLE raw.own AS
-        SELECT cell, pass, members.seed, members.on_demand, members.fresh, status, correct, total,
-            coalesce(independent, total) AS worth, commonest, seconds, endings.train_flops,
-            family, {steps} AS steps, {", ".join(measures)}
-        FROM raw.members JOIN raw.rules USING (cell) JOIN raw.settings USING (cell)
-            LEFT JOIN raw.endings USING ({member}) {reached};
-
-    CREATE OR REPLACE TABLE raw.outcomes AS
-        SELECT own.* EXCLUDE (family, steps, on_demand, fresh)
-            REPLACE ({", ".join(replaced)}), shorter.seed IS NOT NULL AS carried
-        FROM raw.own ASOF LEFT JOIN (
-            SELECT *, true AS carries FROM raw.own WHERE {_DONE}
-        ) AS shorter ON own.family = shorter.family AND own.seed = shorter.seed
-            AND own.steps > shorter.steps
-            AND carries = (own.on_demand AND NOT coalesce(own.{_DONE}, false))
-        WHERE NOT own.fresh;
-
-    CREATE OR REPLACE TABLE raw.pooled AS
-        SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
-            count(*) FILTER ({_DONE}) AS ended, {_COUNTS},
-            sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
-            sum(worth)::BIGINT AS worth, max(worth) AS worth_of_one,
-            max(commonest) AS commonest, avg(seconds) AS seconds,
-            {", ".join(f"{sql} AS {quoted(name)}" for name, sql in aggregates.items())}
-        FROM raw.outcomes GROUP BY cell;
-
-    CREATE OR REPLACE TABLE raw.bounds AS
-        SELECT NULL::BIGINT AS seed, cell, {", ".join([*bounds, *end_bounds])} FROM raw.pooled
-        UNION ALL
-        SELECT seed, cell, {", ".join(f"outcomes.{b}" for b in bounds)}, {", ".join(end_bounds)}
-        FROM raw.outcomes JOIN raw.pooled USING (cell);
-
-    CREATE OR REPLACE TABLE raw.fresh AS
-        SELECT ran.seed, cells.cell, ran.steps = cells.steps AS here,
-            {", ".join(f"ran.{b}" for b in bounds)}, {", ".join(end_bounds)}
-        FROM (SELECT DISTINCT cell, family, steps FROM raw.own) AS cells
-            JOIN (FROM raw.own WHERE fresh AND {_DONE}) AS ran
-                ON ran.family = cells.family AND ran.steps <= cells.steps
-            JOIN raw.pooled ON pooled.cell = cells.cell
-        QUALIFY row_number() OVER (PARTITION BY cells.cell, ran.seed ORDER BY ran.steps DESC) = 1;
-
-    CREATE OR REPLACE TABLE raw.cells AS
-        SELECT cell, {", ".join(map(quoted, [*identity, *COSTS]))},
-            pass, seeds, ended, {", ".join(STATUSES)},
-            {", ".join(map(quoted, [*scores, *extremes(scores)]))},
-            correct, total, worth, worth_of_one, commonest, seconds
-        FROM raw.settings JOIN raw.pooled USING (cell);
-
-    CREATE OR REPLACE VIEW cells AS
-        SELECT * EXCLUDE ({", ".join(OF_RAW)}) {never} FROM raw.cells ORDER BY cell;
-    """
-
-
-def pooled(column: str, better: Better) -> str:
-    """Returns the SQL that makes one number of a column of a cell's seeds, by its rule (`pass`).
-
-    The median of an even count is the mean of the two middle values: the middle one in rising
-    order, and the middle one in falling order. If a seed that diverged has an infinitely bad score,
-    the mean is as bad, and so is the median of two infinite values that differ. `search.seeds`
-    applies the same rules.
-    """
-    seeds = quoted(column)
-    worst, best, bad = ("max", "min", "inf") if better == "down" else ("min", "max", "-inf")
-    infinite = f"'{bad}'::DOUBLE"
-    mean = f"round(avg({seeds}), {MEAN_DIGITS})"
-    twice = f"(quantile_disc({seeds}, 0.5) - quantile_disc(-{seeds}, 0.5))"
-    return f"""CASE any_value(pass)
-        WHEN 'median' THEN if(isnan({twice}), {infinite}, {twice} / 2)
-        WHEN 'mean' THEN if(bool_or({seeds} = {infinite}), {infinite}, {mean})
-        WHEN 'all' THEN {worst}({seeds}) WHEN 'any' THEN {best}({seeds}) END"""
+    SELECT cell, family, coalesce({steps}, 0) AS steps, members.seed, members.fresh,
+        members.on_demand, status, correct, total, coalesce(independent, total) AS worth, commonest,
+        seconds, {", ".join(f"{sql} AS {quoted(name)}" for name, sql in columns.items())}
+    FROM raw.members JOIN raw.settings USING (cell) LEFT JOIN raw.endings USING ({member}) {reached}
+    ORDER BY cell, members.seed"""

@@ -24,6 +24,7 @@ from sweepd.grid.options import OF_CELLS, PASS_RULES, Goal
 from sweepd.limits import text_in_column
 from sweepd.query import cells_sql
 from sweepd.query.cells_sql import GOAL_COST, MEASURED, OF_TRIALS, ScoreDirections
+from sweepd.query.evidence import lay_out
 from sweepd.query.metrics import attach
 from sweepd.query.sandbox import copy, interruptible, sandbox
 from sweepd.query.selection import CodeChoice, Selection, Source
@@ -148,6 +149,12 @@ class Views:
             with self._only_reading():
                 return self.connection.execute(sql, parameters).fetchall()
 
+    def arrays(self, sql: str) -> Mapping[str, Any]:
+        """Returns the rows of SQL as `fetch` does, as one NumPy array for each column. No value may
+        be null."""
+        with _told_plainly(whole=False), self._only_reading():
+            return self.connection.execute(sql).fetchnumpy()
+
     def types(self, *expressions: str) -> list[str]:
         """Returns DuckDB's types of expressions over `cells`."""
         described = self.fetch(f"DESCRIBE SELECT {', '.join(expressions)} FROM cells")
@@ -242,7 +249,7 @@ class Views:
             self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
         axes = self.plan_axes, self.trial_axes
         con.execute(cells_sql.members_sql(self.identity, *axes, self.member, among))
-        con.execute(cells_sql.cells_sql(self.identity, self.member, {**MEASURED, **self.own}))
+        lay_out(con, self.identity, self.member, {**MEASURED, **self.own})
         self.made.add("cells")
 
     def _counts(self, task: str, model: str, code: str) -> bool:
@@ -305,7 +312,7 @@ class Views:
             goals, scores = (info.goal for info in self.selection.infos.values()), self.own
             with self._scanning():
                 con.execute(cells_sql.reached_sql(goals, self.member, {**MEASURED, **scores}))
-            con.execute(cells_sql.cells_sql(self.identity, self.member, {**OF_TRIALS, **scores}))
+            lay_out(con, self.identity, self.member, {**OF_TRIALS, **scores})
             self.__dict__.pop("raw_types", None)
         return live.damaged
 

@@ -6,17 +6,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, isnan
+from math import isfinite
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from sweepd.grid.options import LEAST_SEEDS, Goal
+from sweepd.grid.options import Goal
+from sweepd.judge.cells import RULES
+from sweepd.judge.seeds import ends
 from sweepd.listing import duration
-from sweepd.query.cells import RULES, Cell, Value
-from sweepd.query.cells_sql import quoted
+from sweepd.query.cells import Cell
+from sweepd.query.cells_sql import measured, quoted
 from sweepd.query.database import Views
-from sweepd.query.grouping import Grouping
-from sweepd.query.minima import Candidate, MinRow, judge
+from sweepd.query.minima import MinRow
 from sweepd.query.nuisance import place
 from sweepd.search.horizon import AtRate, Final, Forecast, forecast
 from sweepd.statuses import RAN
@@ -52,14 +53,17 @@ class Ends:
         read = [cell for row in rows for cell in (*row.deciding, *row.passing)]
         cells = sorted({point.row["cell"] for cell in read for point in cell.points})
         runs: dict[int, list[Run]] = defaultdict(list)
-        for number, seed, score, total, *costs in views.fetch(
-            f"SELECT cell, seed, {quoted(goal.metric)}, worth, seconds, train_flops "
-            f"FROM raw.outcomes WHERE NOT carried AND status IN {RAN} "
-            "AND cell IN (SELECT unnest(?))",
+        score = measured(quoted(goal.metric))
+        worst = f"'{ends(goal.metric, goal.better)[0]}'::DOUBLE"
+        for cell, seed, number, total, *costs in views.fetch(
+            f"SELECT cell, members.seed, if(status = 'diverged', {worst}, {score}), "
+            "coalesce(independent, total), seconds, endings.train_flops "
+            f"FROM raw.members JOIN raw.endings USING ({views.member}) "
+            f"WHERE status IN {RAN} AND cell IN (SELECT unnest(?))",
             cells,
         ):
-            final = None if score is None or isnan(score) else Final(score, total)
-            runs[number].append(Run(seed, final, *costs))
+            final = None if number is None else Final(number, total)
+            runs[cell].append(Run(seed, final, *costs))
         rules = "SELECT cell, settles FROM raw.rules WHERE settles NOTNULL"
         return cls(runs, dict(views.fetch(f"{rules} AND cell IN (SELECT unnest(?))", cells)))
 
@@ -201,36 +205,10 @@ def _by_rate(cell: Cell) -> dict[tuple[tuple[str, Any], ...], list[Cell]]:
     return by_rate
 
 
-def least_columns(grouping: Grouping, row: MinRow, decisive: bool) -> dict[str, Any]:
+def least_columns(row: MinRow) -> dict[str, Any]:
     """Returns LEAST_COLUMNS of one row. These are the least values with which at least one seed,
-    the median of the seeds, and all of them pass, each with its verdict. They are None where no
-    cell of the row has LEAST_SEEDS seeds that passed or failed. decisive: the outcome that is
-    enough for cells that are taken together (`nuisance.tuned`)."""
-    # By value, the points of the grid with at least LEAST_SEEDS seeds. Those of one list belong to
-    # one cell and differ in their budgets alone.
-    points: dict[Value, list[list[Cell]]] = {}
-    for value, cells in row.by_value.items():
-        every = (same for cell in cells for same in _by_rate(cell).values())
-        enough = ([one for one in same if one.row["seeds"] >= LEAST_SEEDS] for same in every)
-        points[value] = list(filter(None, enough))
-    columns: dict[str, Any] = dict.fromkeys(LEAST_COLUMNS)
-    if not any(p.decided >= LEAST_SEEDS for same in points.values() for one in same for p in one):
-        return columns
-    for number, rule in enumerate(RULES):
-        candidates = []
-        for value, lists in points.items():
-            # One list with the decisive outcome is enough. Else all must have the other one. A
-            # budget that is open does not count where another one is decided.
-            steps: dict[bool | None, list[int]] = {True: [], False: [], None: []}
-            for point in (one for same in lists for one in same):
-                steps[point.by_rule[number]].append(point.steps)
-            outcome = decisive if steps[decisive] else None
-            others = [any(p.by_rule[number] is (not decisive) for p in same) for same in lists]
-            if outcome is None and others and all(others):
-                outcome = not decisive
-            budget = (min if outcome else max)(steps[outcome], default=0)
-            candidates.append(Candidate(value, outcome, budget=budget))
-        verdict = judge(candidates, grouping.of_compute)
-        columns[f"least_{rule}"] = verdict.value
-        columns[f"least_{rule}_verdict"] = verdict.kind
+    more than half of the seeds, and all of them pass, each with its verdict."""
+    columns: dict[str, Any] = {}
+    for rule, verdict in zip(RULES, row.by_rule, strict=True):
+        columns |= {f"least_{rule}": verdict.value, f"least_{rule}_verdict": verdict.kind}
     return columns

@@ -1,12 +1,16 @@
 """The rows of `min`: what the cells of each group say about the least value that passes, and which
 of six verdicts that is."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import Any, Literal, NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from sweepd.judge.cells import FAIL, PASS, RULES
+from sweepd.judge.rows import NONE, Cells, Points, VerdictKind, values_of, verdicts
+from sweepd.judge.seeds import Ints
 from sweepd.listing import Row
 from sweepd.query.cells import Cell, Value
 from sweepd.query.grouping import Grouping
@@ -14,41 +18,10 @@ from sweepd.statuses import STATUSES
 
 Merit = Callable[[Cell], Any]
 """A function that says how good a cell is. Its result is greater for a better cell."""
-AcrossSizes = Mapping[Cell, tuple[list[Mapping[int, int]], Mapping[int, bool]]]
-"""For each point of a cell, the sizes at which its settings failed, with the longest budget of
-steps there. And whether the cell failed as a whole, at each size at which there is one."""
-VerdictKind = Literal["not monotone", "above", "open", "exact", "bracketed", "at most"]
-
-
-class Candidate(NamedTuple):
-    """What is known of one value of the minimised expression, within one group.
-
-    passed: True if one of the cells with this value passed, False if all of them ran their budget
-    and failed, None otherwise. failed_smaller: whether all of its cells failed, in the same
-    settings, at one smaller size. It matters only where nothing is known of the value itself.
-    contradicted: whether one of its passes had at most the budget of such a fail in the same
-    settings. budget: the least number of steps with which the value passed, or the largest with
-    which it failed. All budgets are 0 where they are not compared.
-    """
-
-    value: Value
-    passed: bool | None
-    failed_smaller: bool = False
-    contradicted: bool = False
-    budget: int = 0
-
-    @property
-    def failed(self) -> bool:
-        return self.passed is False or self.failed_smaller
 
 
 class Verdict(NamedTuple):
-    """What is known of a least value.
-
-    value: the least value that passed, or None if none did. fail: the largest value that failed at
-    this size or at a smaller one, among those below `value`, or None. inferred: how many values up
-    to `fail` have not failed themselves. They are inferred to fail.
-    """
+    """What is known of a least value, as in `judge.rows`, with the values themselves."""
 
     kind: VerdictKind
     value: Value | None
@@ -56,43 +29,19 @@ class Verdict(NamedTuple):
     inferred: int
 
 
-def judge(candidates: Sequence[Candidate], of_compute: bool = False) -> Verdict:
-    """Returns the first of the six verdicts that holds. A fail contradicts a pass only if it had at
-    least the budget of that pass.
-
-    candidates: at least one, by rising value. of_compute: whether the values are training FLOPs.
-    These can be spent on width or on steps. So a larger value of them that fails does not
-    contradict a smaller one that passes, and values beyond the first pass do not count.
-    """
-    smaller = list(takewhile(lambda one: not one.passed, candidates))
-    fail, inferred, open_so_far = None, 0, 0
-    for one in smaller:
-        open_so_far += one.passed is not False
-        if one.failed:
-            fail, inferred = one.value, open_so_far
-    if len(smaller) == len(candidates):
-        return Verdict("above" if smaller[-1].failed else "open", None, fail, inferred)
-    passing, *larger = candidates[len(smaller) :]
-    against = [one for one in larger if one.passed is False and one.budget >= passing.budget]
-    kind: VerdictKind = "bracketed" if inferred else "exact"
-    if passing.contradicted or (against and not of_compute):
-        kind = "not monotone"
-    elif not smaller or not smaller[-1].failed:
-        kind = "at most"
-    return Verdict(kind, passing.value, fail, inferred)
-
-
 @dataclass(frozen=True)
 class MinRow:
     """The cells of one group, and what they say together about the least value that passes.
 
     columns: those of the group, with their values. by_value: the cells by the value of what is
-    minimised, from the least value to the greatest.
+    minimised, from the least value to the greatest. by_rule: what `verdict` would be by each of
+    RULES.
     """
 
     columns: dict[str, Any]
     by_value: dict[Value, list[Cell]]
     verdict: Verdict
+    by_rule: tuple[Verdict, ...]
 
     @property
     def passing(self) -> list[Cell]:
@@ -125,83 +74,109 @@ class MinRow:
 
 def min_rows(grouping: Grouping, cells: Sequence[Cell]) -> list[MinRow]:
     """Returns one row for each group of these cells in which the expression has a value."""
-    sizes = _across_sizes(grouping, cells) if grouping.across_sizes else None
-    rows = []
+    groups = []
     for columns, members in grouping.rows(cells):
         by_value: dict[Value, list[Cell]] = {}
         valued = (cell for cell in members if cell.has_values)
         for cell in sorted(valued, key=lambda cell: cell.values[0]):
             by_value.setdefault(cell.values[0], []).append(cell)
-        if not by_value:
-            continue
-        if not grouping.of_score:
-            candidates = [_candidate(same, sizes) for same in by_value.values()]
-            verdict = judge(candidates, grouping.of_compute)
-        # A score is measured and not set by the grid. A cell that failed says nothing of cells with
-        # a lower score, so nothing is known from below.
-        elif passed := [value for value, same in by_value.items() if any(c.outcome for c in same)]:
-            verdict = Verdict("at most", passed[0], None, 0)
-        else:
-            all_failed = all(cell.failed for cell in members)
-            verdict = Verdict("above" if all_failed else "open", None, None, 0)
-        rows.append(MinRow(columns, by_value, verdict))
-    return rows
+        if by_value:
+            groups.append((columns, by_value, members))
+    if grouping.of_score:
+        verdicts = [
+            [_of_score(by_value, members, number) for number in range(1 + len(RULES))]
+            for _, by_value, members in groups
+        ]
+    else:
+        verdicts = _judged(grouping, [by_value for _, by_value, _ in groups], cells)
+    return [
+        MinRow(columns, by_value, of_row[0], tuple(of_row[1:]))
+        for (columns, by_value, _), of_row in zip(groups, verdicts, strict=True)
+    ]
 
 
-def _candidate(cells: Sequence[Cell], sizes: AcrossSizes | None) -> Candidate:
-    """What is known of the value that these cells share. sizes: None if none are compared."""
-    points = [point for cell in cells for point in cell.points]
-    passed = True if any(cell.outcome for cell in cells) else None
-    if all(cell.failed for cell in cells):
-        passed = False
-    steps = [point.steps for point in points if passed is not None and point.outcome is passed]
-    budget = (min if passed else max)(steps, default=0)
-    smaller = contradicted = False
-    if sizes and passed is not False:
-        size = min(point.row["size"] for point in points)
-        fails = [at for cell in cells for at in sizes[cell][0]]
-        smaller = any(at < size and all(at in one for one in fails) for at in fails[0])
-        # A smaller size counts against a pass if none of these cells did any better there.
-        whole = [sizes[cell][1] for cell in cells]
-        against = {at for one in whole for at in one if at < size}
-        contradicted = any(
-            point.outcome and longest >= point.steps and at in against
-            and all(one.get(at, True) for one in whole)
-            for point, failed in zip(points, fails, strict=True)
-            for at, longest in failed.items()
-        )  # fmt: skip
-    return Candidate(cells[0].values[0], passed, smaller, contradicted, budget)
+def _of_score(by_value: Mapping[Value, Sequence[Cell]], members: Sequence[Cell], n: int) -> Verdict:
+    """Returns the verdict on a minimised score by the outcomes with this number. A score is
+    measured and not set by the grid. A cell that failed says nothing of cells with a lower score,
+    so nothing is known from below."""
+    for value, same in by_value.items():
+        if any(cell.outcomes[n] == PASS for cell in same):
+            return Verdict("at most", value, None, 0)
+    all_failed = all(cell.outcomes[n] == FAIL and cell.shown for cell in members)
+    return Verdict("above" if all_failed else "open", None, None, 0)
 
 
-def _across_sizes(grouping: Grouping, cells: Iterable[Cell]) -> AcrossSizes:
-    """What the settings of cells, all that tells them apart but the size, say at each size."""
+def _judged(
+    grouping: Grouping, groups: Sequence[Mapping[Value, Sequence[Cell]]], cells: Sequence[Cell]
+) -> list[list[Verdict]]:
+    """Returns the verdicts on each row: by the pass rule of its cells, and by each of RULES.
+    groups: the cells of each row, by value. cells: all cells."""
+    values = [value for by_value in groups for value in by_value]
+    starts = [0, *accumulate(map(len, groups))]
+    number_of = {
+        cell: number
+        for number, same in enumerate(same for by_value in groups for same in by_value.values())
+        for cell in same
+    }
+    # A cell without a value is in no row, but still says something of other sizes.
+    every = [*number_of, *(cell for cell in cells if cell not in number_of)]
+    points = [point for cell in every for point in cell.points]
+    of_cells, of_points = _settings(grouping, every)
+    sizes = np.unique([cell.row["size"] for cell in every], return_inverse=True)[1].ravel()
+    value_of = [number_of.get(cell, len(values)) for cell in every]
+    cell_of = np.repeat(np.arange(len(every)), [len(cell.points) for cell in every])
+    steps = np.array([point.steps for point in points], np.int64)
+    shown = np.array([cell.shown for cell in every], bool)
+    trained = np.array([point.trained for point in points], bool)
+    outcomes = np.array([cell.outcomes for cell in every], np.int64).reshape(-1, 1 + len(RULES))
+    own = np.array([point.outcomes for point in points], np.int64).reshape(-1, 1 + len(RULES))
+    by_rule = []
+    for one, each in zip(outcomes.T, own.T, strict=True):
+        known = values_of(
+            Points(cell_of, each, (each == FAIL) & trained, steps, of_points),
+            Cells(np.array(value_of, np.int64), one, (one == FAIL) & shown, sizes, of_cells),
+            len(values) + 1,
+            grouping.across_sizes,
+        )
+        by_rule.append(
+            [
+                Verdict(
+                    kind,
+                    None if value == NONE else values[value],
+                    None if fail == NONE else values[fail],
+                    inferred,
+                )
+                for kind, value, fail, inferred in verdicts(known, starts, grouping.of_compute)
+            ]
+        )
+    return [list(of_row) for of_row in zip(*by_rule, strict=True)]
+
+
+def _settings(grouping: Grouping, cells: Sequence[Cell]) -> tuple[Ints, Ints]:
+    """Returns numbers for the settings of cells, and of the points that they stand for: all that
+    tells them apart but the size. Of cells nuisance axes are left out, too."""
     views = grouping.views
+    names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
-    def settings(row: Row, *but: str) -> tuple[Any, ...]:
-        """The settings of a cell, without some axes."""
-        left_out = {"size", "L", views.selection.size_fields.get(row["task"]), *but}
-        return tuple(row[name] for name in views.identity if name not in left_out)
+    def settings(row: Row, left_out: tuple[str, ...]) -> tuple[Any, ...]:
+        key = (row["task"], *left_out)
+        if key not in names:
+            without = {"size", "L", views.selection.size_fields.get(row["task"]), *left_out}
+            names[key] = tuple(name for name in views.identity if name not in without)
+        return tuple(map(row.__getitem__, names[key]))
 
-    keys: dict[Cell, tuple[list[Any], Any]] = {}
-    whole: dict[Any, dict[int, bool]] = defaultdict(dict)
-    points_at: dict[Any, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
+    numbers: dict[Any, int] = {}
+    of_cells, of_points = [], []
     for cell in cells:
         budgets = ("steps",) if "steps" in cell.tuned else ()
         # Where a cell stands for several budgets, the one of its row, if rows have one, counts.
         within = cell.steps if budgets and "steps" in grouping.group else None
-        of_points = [(within, settings(point.row, *budgets)) for point in cell.points]
-        keys[cell] = of_points, (within, settings(cell.row, *cell.tuned))
-        whole[keys[cell][1]][cell.row["size"]] = cell.failed
-        for key, point in zip(of_points, cell.points, strict=True):
-            points_at[key][point.row["size"]].append(point)
-    # Where cells are taken over several budgets, they failed if they passed with none of them.
-    failed: dict[Any, dict[int, int]] = defaultdict(dict)
-    for key, by_size in points_at.items():
-        for size, points in by_size.items():
-            steps = [point.steps for point in points if point.failed]
-            if steps and not any(point.outcome for point in points):
-                failed[key][size] = max(steps)
-    return {cell: ([failed[key] for key in of], whole[key]) for cell, (of, key) in keys.items()}
+        key = "cell", within, settings(cell.row, cell.tuned)
+        of_cells.append(numbers.setdefault(key, len(numbers)))
+        for point in cell.points:
+            key = "point", within, settings(point.row, budgets)
+            of_points.append(numbers.setdefault(key, len(numbers)))
+    return np.array(of_cells, np.int64), np.array(of_points, np.int64)
 
 
 def cell_rows(grouping: Grouping, rows: Sequence[MinRow], merit: Merit) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from sweepd.judge.cells import FAIL, PASS, over_budgets, over_rates
 from sweepd.query.cells import Cell
 from sweepd.query.expressions import Node, trend
 from sweepd.query.grouping import Grouping
@@ -32,27 +35,45 @@ def tuned(
         """Where a pass stays a pass, the best of several is one with the fewest steps."""
         return (-cell.steps if cell.outcome else 0, merit(cell)) if by_steps else merit(cell)
 
-    families = defaultdict(list)
-    rest = [name for name in views.identity if name not in axes]
-    for cell in cells:
-        families[*(cell.row[name] for name in rest), cell.values[0]].append(cell)
     ordered = [axis for axis in axes if axis != "steps" or not settles]
-    best_of_each, decisive = [], trend(condition) != -1
-    for rivals in families.values():
-        counting = _decided(rivals, ordered) if settles and "steps" in axes else rivals
-        # One cell that meets the condition is enough. If it asks for bad scores, all have to.
-        outcomes = {rival.outcome for rival in counting}
-        outcome = decisive if decisive in outcomes else None if None in outcomes else not decisive
-        best = max((rival for rival in counting if rival.outcome or not outcome), key=rank)
+    rest = [name for name in views.identity if name not in axes]
+    budgets_join = settles and "steps" in axes
+    families: dict[Any, list[Cell]] = defaultdict(list)
+    family_of: dict[Any, int] = {}
+    rate_of: dict[Any, int] = {}
+    rates = np.zeros((2, len(cells)), np.int64)
+    """The rate of each cell, and the family of each rate."""
+    for number, cell in enumerate(cells):
+        key = (*(cell.row[name] for name in rest), cell.values[0])
+        families[key].append(cell)
+        rate = tuple(cell.row[name] for name in ordered) if budgets_join else number
+        rates[0, number] = rate_of.setdefault((key, rate), len(rate_of))
+        rates[1, rates[0, number]] = family_of.setdefault(key, len(family_of))
+    decisive = decisive_of(condition)
+    together = []
+    for outcomes in np.array([cell.outcomes for cell in cells], np.int64).T:
+        by_rate = over_budgets(outcomes, rates[0], len(rate_of), decisive)
+        together.append(over_rates(by_rate, rates[1, : len(rate_of)], len(families), decisive))
+    best_of_each = []
+    for rivals, of_rules in zip(families.values(), np.array(together).T.tolist(), strict=True):
+        counting = _decided(rivals, ordered) if budgets_join else rivals
+        passing = [rival for rival in counting if rival.outcome] if of_rules[0] == PASS else []
+        best = max(passing or counting, key=rank)
         cell = replace(
             best,
-            outcome=outcome,
+            outcomes=tuple(of_rules),
             rivals=tuple(point for rival in rivals for point in rival.points),
             tuned=(*axes, *best.tuned),
             edge=",".join(axis for axis in ordered if at_edge(axis, best, rivals)),
         )
         best_of_each.append(cell)
     return best_of_each
+
+
+def decisive_of(condition: Node) -> int:
+    """Returns the outcome of one cell that is enough for all that are taken together. If the
+    condition asks for bad scores, all have to meet it."""
+    return FAIL if trend(condition) == -1 else PASS
 
 
 def within_budgets(cells: Sequence[Cell], identity: Sequence[str]) -> list[Cell]:
@@ -71,21 +92,25 @@ def within_budgets(cells: Sequence[Cell], identity: Sequence[str]) -> list[Cell]
     for family in families.values():
         for budget in budgets:
             if reached := [cell for cell in family if 0 < cell.steps <= budget]:
+                one = np.zeros(len(reached), np.int64)
+                by_rule = np.array([cell.outcomes for cell in reached]).T
+                outcomes = tuple(int(over_budgets(each, one, 1)[0]) for each in by_rule)
                 counting = _decided(reached, [])
                 passing = [cell for cell in counting if cell.outcome]
                 best = min(passing or counting, key=lambda c: c.steps if passing else -c.steps)
-                row = {**best.row, "steps": budget}
-                within.append(replace(best, row=row, rivals=tuple(reached), tuned=("steps",)))
+                row: dict[str, Any] = {**best.row, "steps": budget}
+                cell = replace(best, row=row, outcomes=outcomes, tuned=("steps",))
+                within.append(replace(cell, rivals=tuple(reached)))
     return within
 
 
 def _decided(rivals: Sequence[Cell], rest: Sequence[str]) -> Sequence[Cell]:
-    """The cells that count, of those that differ only in their budget and in the axes `rest`. A
-    budget that is open does not count beside one that is decided. Else the first counts."""
+    """The cells that may be shown, of those that differ only in their budget and in the axes
+    `rest`. A budget that is open is not shown beside one that is decided. Else the first is."""
     families: dict[Any, list[Cell]] = defaultdict(list)
     for rival in rivals:
         families[tuple(rival.row[name] for name in rest)].append(rival)
-    counting = []
+    counting: list[Cell] = []
     for family in families.values():
         counting += [rival for rival in family if rival.outcome is not None] or family[:1]
     return counting

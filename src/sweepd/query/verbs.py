@@ -1,7 +1,7 @@
 """The rows of each verb: `min`, `frontier`, `best`, `max`, and `fit`, which says how the least
 value that passes grows along a column. Also what a smaller width costs in training."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,9 +9,10 @@ from math import e, inf, log, log2
 from typing import Any
 
 from sweepd.errors import UserError
-from sweepd.query.cells import Cell
+from sweepd.judge.cells import FAIL, OPEN, PASS
+from sweepd.query.cells import Cell, Value
 from sweepd.query.deciding import LEAST_COLUMNS, TRIED_COLUMNS, Ends, least_columns, tried_columns
-from sweepd.query.expressions import Column, Node, goal_of, thresholds, trend
+from sweepd.query.expressions import Column, Node, goal_of, thresholds
 from sweepd.query.grouping import Grouping
 from sweepd.query.laws import LAW_NAMES, Point, Tried, difference, fit, refusal, weights
 from sweepd.query.minima import Merit, MinRow, cell_rows, min_rows
@@ -67,7 +68,7 @@ def least(grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Mer
     own = ["value", "fail", "pass", "inferred", "passed", "seeds", *grouping.scores]
     every = [*grouping.group, *own, "close", "at", "edge", "verdict"]
     columns = list(dict.fromkeys([*every, *TRIED_COLUMNS, *LEAST_COLUMNS]))
-    tried, decisive = tried_columns(grouping.views, rows, goal, ends), trend(condition) != -1
+    tried = tried_columns(grouping.views, rows, goal, ends)
     answered = []
     for row, of_row in zip(rows, tried, strict=True):
         best = row.shown(merit)
@@ -78,7 +79,7 @@ def least(grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Mer
             close = any(low <= threshold <= high for threshold in asked)
         by_column = {
             **of_row,
-            **least_columns(grouping, row, decisive),
+            **least_columns(row),
             **row.columns,
             **dict.fromkeys(grouping.scores),
             "value": row.verdict.value,
@@ -216,7 +217,18 @@ def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
     by_group: dict[tuple[Any, ...], list[MinRow]] = defaultdict(list)
     for row in rows:
         by_group[tuple(row.columns.values())[:-1]].append(row)
-    points = {key: [_point(row, along) for row in same] for key, same in by_group.items()}
+
+    def point(row: MinRow, steps: int | None = None) -> Point:
+        """What was tried at one value of the column to fit along: with all seeds, and with all
+        budgets, or with this one if it is given."""
+        tried = []
+        for value, same in row.by_value.items():
+            of_value = [p for cell in same for p in cell.points if steps in (None, p.steps)]
+            if of_value:
+                tried.append(_tried(value, of_value, grouping.views.identity))
+        return Point(row.columns[along], tuple(tried))
+
+    points = {key: [point(row) for row in same] for key, same in by_group.items()}
 
     laws = []
     predicted: Mapping[tuple[str, str], str] = {}
@@ -249,7 +261,7 @@ def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
             law |= {"growth": fitted.direction, "factor": fitted.factor}
             law |= {f"weight_{name}": weight for name, weight in weights(own).items()}
         if first != last:
-            of_first = [_point(row, along, first) for row in by_group[key]]
+            of_first = [point(row, first) for row in by_group[key]]
             if not refusal(of_first):
                 law |= zip(OF_FIRST, fit(of_first)[:3], strict=True)
         if where["model"] != "standard":
@@ -264,17 +276,28 @@ def growth(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
     return VerbRows([*grouping.group, *LAW_COLUMNS], laws, deciding_of(rows, merit), notes)
 
 
-def _point(row: MinRow, along: str, steps: int | None = None) -> Point:
-    """Returns what was tried at one value of the column to fit along: at each value the best cell,
-    of those with this budget of steps if one is given."""
-    tried = []
-    for value, same in row.by_value.items():
-        if steps is not None:
-            same = [point for cell in same for point in cell.points if point.steps == steps]
-        if same:
-            best = max(same, key=lambda c: (c.outcome is True, c.passed / (c.decided or 1)))
-            tried.append(Tried(value, best.passed, best.decided - best.passed))
-    return Point(row.columns[along], tuple(tried))
+def _tried(value: Value, points: Sequence[Cell], identity: Sequence[str]) -> Tried:
+    """Returns how many trials passed and failed at points that share a value. One trial with
+    several budgets counts once: it failed if it passed with none of them.
+
+    One combination of nuisance values that passes is enough (`judge.cells.over_rates`). So where
+    some pass, their trials count, since fails at others say nothing of the value. Where none does,
+    the trials at all of them count.
+    """
+    names = [name for name in identity if name != "steps"]
+    rates: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
+    for point in points:
+        rates[tuple(map(point.row.__getitem__, names))].append(point)
+    passing = [same for same in rates.values() if any(point.outcome for point in same)]
+    counts: Counter[int] = Counter()
+    for same in passing or rates.values():
+        shown: dict[int, int] = {}
+        for point in same:
+            for seed, vote in zip(point.seeds.tolist(), point.votes.tolist(), strict=True):
+                before = shown.get(seed, OPEN)
+                shown[seed] = PASS if PASS in (vote, before) else min(vote, before)
+        counts.update(shown.values())
+    return Tried(value, counts[PASS], counts[FAIL])
 
 
 def slopes(xs: Sequence[float]) -> tuple[float | None, float | None]:
@@ -310,17 +333,15 @@ def with_cost_of_halving(result: VerbRows, grouping: Grouping, cells: Sequence[C
         # failed with several budgets says only once that it needs more.
         points = []
         for value, budgets in sorted(by_value.items()):
-            best = {
-                steps: max(same, key=lambda cell: cell.passed / cell.decided)
-                for steps, same in sorted(budgets.items())
-            }
-            passing = [steps for steps, cell in best.items() if cell.outcome][:1]
-            least = passing[0] if passing else inf
-            failing = [steps for steps, cell in best.items() if cell.failed and steps < least][-1:]
-            tried = ((steps, best[steps]) for steps in (*failing, *passing))
-            points.append(
-                Point(value, tuple(Tried(n, c.passed, c.decided - c.passed) for n, c in tried))
-            )
+            rising = sorted(budgets.items())
+            passing = [one for one in rising if any(cell.outcome for cell in one[1])][:1]
+            least = passing[0][0] if passing else inf
+            failing = [one for one in rising if one[0] < least and all(c.failed for c in one[1])]
+            tried = [
+                _tried(steps, same, grouping.views.identity)
+                for steps, same in (*failing[-1:], *passing)
+            ]
+            points.append(Point(value, tuple(tried)))
         if min(by_value) > 0 and not refusal(points):
             law = fit(points)
             ends = (2**-end for end in (law.exponent, law.high, law.low))

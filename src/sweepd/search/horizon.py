@@ -26,7 +26,8 @@ from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
 from sweepd.grid.options import LEAST_SEEDS, Goal, PassRule, Settle
-from sweepd.search.seeds import is_near, pooled
+from sweepd.judge.cells import is_near
+from sweepd.judge.seeds import of_one
 
 MOST_DOUBLINGS = 2
 """How many further doublings of the budget a forecast reaches at the most. As far as that it was
@@ -130,7 +131,7 @@ def last_doubling(
         return None
     decisive = [runs[seed][steps if at is None else at] for seed, at in passed.items()]
     scores = [final.score for final in decisive]
-    score = pooled(scores, rule, goal.better)
+    score = of_one(scores, rule, goal.better)
     missing = sign * (goal.threshold - score)
     if goal.met(score):
         return None
@@ -274,7 +275,7 @@ def best_rates(rates: Sequence[AtRate], goal: Goal, rule: PassRule) -> list[AtRa
         scores = [final.score for final in finals]
         error = math.sqrt(sum(_error(final) ** 2 for final in finals)) / len(finals)
         if not all(map(math.isfinite, scores)):
-            tried.append((rate, sign * pooled(scores, rule, goal.better), error))
+            tried.append((rate, sign * of_one(scores, rule, goal.better), error))
             continue
         if len(scores) > 1:
             error = max(error, stdev(scores) / math.sqrt(len(scores)))

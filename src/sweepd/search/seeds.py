@@ -1,31 +1,27 @@
-"""The seeds of one cell: when they have decided whether it passes, and which are still needed.
-
-What is known of a seed's score is an interval. For a seed that ran its whole budget it is a
-point. For a seed that stopped as solved it goes from its score to the best score there is. For a
-seed that has not ended it holds all scores. The pass rule, applied to the lower and to the upper
-ends, bounds the cell's score. The cell is decided where both bounds meet the goal or both miss
-it. Questions pool scores in SQL (`query.cells_sql`), and count seeds here.
-"""
+"""The seeds of one cell at one budget: which of them a search runs, and when they have decided
+whether the cell passes (`sweepd.judge`)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sweepd.grid.metrics import Better, is_share, range_of
-from sweepd.grid.options import CONFIRMING, MEAN_DIGITS, Goal, PassRule
-from sweepd.intervals import wilson
-from sweepd.limits import measured
+import numpy as np
+
+from sweepd.grid.metrics import Better
+from sweepd.grid.options import Goal, PassRule
+from sweepd.judge.cells import OPEN, as_bool, decide, is_near
+from sweepd.judge.seeds import ends, known
 from sweepd.listing import Row
 
-if TYPE_CHECKING:  # questions count seeds too, and do without plans
+if TYPE_CHECKING:
     from sweepd.grid.plan import Plan
     from sweepd.grid.trials import Trial
 
-Bounds = tuple[float, float]
+Ends = tuple[float, float]
+"""The worst and the best score that a seed may turn out to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +38,16 @@ class Outcome:
         """Returns the outcome of a trial with these columns in the store."""
         return cls(row["status"], row.get(metric), row["independent"] or row["total"])
 
-    def bounds(self, goal: Goal) -> Bounds:
-        """Returns the least and the greatest score that the whole budget may have given."""
-        least, greatest = range_of(goal.metric)
-        lower_is_better = goal.better == "down"
-        if self.status == "diverged":
-            return (greatest, greatest) if lower_is_better else (least, least)
-        if (score := measured(self.score)) is None:
-            return least, greatest
-        if self.status == "completed":
-            return score, score
-        if self.status == "solved":
-            return (least, score) if lower_is_better else (score, greatest)
-        return least, greatest
+    def ends(self, goal: Goal) -> Ends:
+        """Returns the worst and the best score that the whole budget may have given."""
+        return _ends(self.status, self.score, goal.metric, goal.better)
+
+
+@lru_cache(maxsize=100_000)
+def _ends(status: str, score: float | None, metric: str, better: Better) -> Ends:
+    number = np.nan if score is None else score
+    _, at_worst, at_best = known([status], [number], *ends(metric, better))
+    return float(at_worst[0]), float(at_best[0])
 
 
 Outcomes = Mapping[str, Outcome]
@@ -63,8 +56,9 @@ Outcomes = Mapping[str, Outcome]
 
 @dataclass(frozen=True, eq=False)
 class CellSeeds:
-    """The seeds of one cell. Every cell is judged by its `first` seeds. If those that have ended
-    leave a close call that one more seed may turn, that is called, and counts like the others."""
+    """The seeds of one cell. Its `first` seeds count from the beginning. Each other one counts once
+    it has ended. If those that have ended leave a close call that one more seed may turn, that is
+    called, and the search waits for it."""
 
     goal: Goal
     rule: PassRule
@@ -91,37 +85,14 @@ class CellSeeds:
     def passes(self, outcomes: Outcomes, abandoned: Collection[str] = ()) -> bool | None:
         """Returns whether the cell passes, or None while its seeds do not decide that. abandoned:
         ids of trials that will not end because they failed."""
-        passes = self.planned_pass(outcomes, abandoned)
-        refused = passes and refuses(len(self.failed_fresh(outcomes)), self.fresh)
-        return False if refused else passes
-
-    def planned_pass(self, outcomes: Outcomes, abandoned: Collection[str] = ()) -> bool | None:
-        """Returns whether the cell passes, whatever its fresh seeds say."""
-        return self._decide([self._bounds(t, outcomes) for t in self.called(outcomes, abandoned)])
-
-    def confirming(self, outcomes: Outcomes) -> Sequence[Trial]:
-        """Returns the fresh trials that confirm a pass, of which `CONFIRMING` more must pass than
-        fail. Returns none where that is so, or where too many have failed."""
-        failed = len(self.failed_fresh(outcomes))
-        passed = [self._passes(trial, outcomes) for trial in self.fresh_trials].count(True)
-        if refuses(failed, self.fresh) or confirms(passed, failed):
-            return ()
-        return self.fresh_trials[: CONFIRMING + 2 * failed]
-
-    def failed_fresh(self, outcomes: Outcomes) -> list[Trial]:
-        """Returns the fresh trials that failed."""
-        return [trial for trial in self.fresh_trials if self._passes(trial, outcomes) is False]
-
-    def _passes(self, trial: Trial, outcomes: Outcomes) -> bool | None:
-        """Returns whether the trial meets the goal by itself. Returns None while that is open."""
-        return _vote(self.goal, *self._bounds(trial, outcomes))
+        return as_bool(self._decide(self._ends(self.called(outcomes, abandoned), outcomes)))
 
     def close(self, outcomes: Outcomes) -> bool:
         """Returns whether more seeds may turn the outcome. They may if the seeds that ran
         disagree, or if the interval of the evaluation error contains the goal's threshold."""
         ran = [outcomes[trial.id] for trial in self.planned if trial.id in outcomes]
-        votes = {self._decide([outcome.bounds(self.goal)]) for outcome in ran}
-        if {True, False} <= votes:
+        votes = {self._decide([outcome.ends(self.goal)]) for outcome in ran} - {OPEN}
+        if len(votes) > 1:
             return True
         scores = [outcome.score for outcome in ran if outcome.score is not None]
         totals = [outcome.total for outcome in ran if outcome.total]
@@ -131,9 +102,10 @@ class CellSeeds:
         """Returns the trials of the seeds that count by now, whether or not they have ended."""
         extra = self.planned[self.first :]
         called = [*self.planned[: self.first], *(t for t in extra if t.id in outcomes)]
+        called += [trial for trial in self.fresh_trials if trial.id in outcomes]
         more = [t for t in extra if t.id not in outcomes and t.id not in abandoned][:1]
-        if more and self._decide([self._bounds(t, outcomes) for t in called]) is not None:
-            turned = self._decide([self._bounds(t, outcomes) for t in called + more]) is None
+        if more and self._decide(self._ends(called, outcomes)) != OPEN:
+            turned = self._decide(self._ends(called + more, outcomes)) == OPEN
             called += more if turned and self.close(outcomes) else []
         return called
 
@@ -144,95 +116,23 @@ class CellSeeds:
         and none once the cell is decided. Returns None if it cannot be decided."""
         called = self.called(outcomes, abandoned)
         waiting = [t for t in called if t.id not in outcomes and t.id not in abandoned]
-        others = [self._bounds(t, outcomes) for t in called if t not in waiting]
-        unknown = range_of(self.goal.metric)
+        others = self._ends([t for t in called if t not in waiting], outcomes)
+        unknown = ends(self.goal.metric, self.goal.better)
         for count in range(len(waiting) + 1):
             rest = [unknown] * (len(waiting) - count)
             for end in unknown:  # all of them as good, or as bad, as can be
-                if self._decide([*others, *[(end, end)] * count, *rest]) is not None:
+                if self._decide([*others, *[(end, end)] * count, *rest]) != OPEN:
                     return tuple(waiting[:count])
         return None
 
-    def _bounds(self, trial: Trial, outcomes: Outcomes) -> Bounds:
-        outcome = outcomes.get(trial.id)
-        return outcome.bounds(self.goal) if outcome else range_of(self.goal.metric)
+    def _ends(self, trials: Sequence[Trial], outcomes: Outcomes) -> list[Ends]:
+        unknown = ends(self.goal.metric, self.goal.better)
+        of_trials = (outcomes.get(trial.id) for trial in trials)
+        return [outcome.ends(self.goal) if outcome else unknown for outcome in of_trials]
 
-    def _decide(self, bounds: Sequence[Bounds]) -> bool | None:
-        return decide(self.goal, self.rule, bounds)
-
-
-def refuses(failed: int, fresh: int) -> bool:
-    """Returns whether so many of a cell's fresh seeds failed that they cannot confirm its pass."""
-    return failed > 0 and CONFIRMING + 2 * failed > fresh
-
-
-def confirms(passed: int, failed: int) -> bool:
-    """Returns whether so many fresh seeds that passed, and that failed, confirm a cell's pass."""
-    return passed >= CONFIRMING + failed
-
-
-def counted(rule: PassRule, seeds: int, passed: int, decided: int) -> bool | None:
-    """Returns whether a cell passes where so many of its seeds passed and so many have decided.
-    Returns None while that is open. A `median` is counted as more than half of the seeds."""
-    match rule:
-        case "any":
-            return True if passed else False if decided == seeds else None
-        case "all":
-            return False if passed < decided else True if passed == seeds else None
-        case "median":
-            failed = decided - passed
-            return True if 2 * passed > seeds else False if 2 * failed >= seeds else None
-        case "mean":
-            raise ValueError("a mean is not counted")
-
-
-def decide(goal: Goal, rule: PassRule, bounds: Sequence[Bounds]) -> bool | None:
-    """Returns whether a cell passes if its seeds' scores lie within these bounds. Returns None
-    while that is open. The bounds of at least one seed must be given."""
-    if rule in ("all", "any"):
-        votes = [_vote(goal, *each) for each in bounds]
-        return counted(rule, len(votes), votes.count(True), len(votes) - votes.count(None))
-    lows, highs = zip(*bounds, strict=True)
-    return _vote(goal, pooled(lows, rule, goal.better), pooled(highs, rule, goal.better))
-
-
-def _vote(goal: Goal, low: float, high: float) -> bool | None:
-    met = goal.met(low)
-    return met if met == goal.met(high) else None
-
-
-def pooled(scores: Sequence[float], rule: PassRule, better: Better) -> float:
-    """Returns the score of a cell from its seeds' scores by the pass rule. The rule `all` takes
-    the worst score, and `any` the best. Questions pool in SQL (`query.cells_sql`)."""
-    rising = sorted(scores)
-    worst, best = (rising[0], rising[-1]) if better == "up" else (rising[-1], rising[0])
-    match rule:
-        case "mean":
-            return round(_mean(scores, better), MEAN_DIGITS)
-        case "median":
-            count = len(rising)
-            return _mean([rising[(count - 1) // 2], rising[count // 2]], better)
-        case "all":
-            return worst
-        case "any":
-            return best
-
-
-def _mean(scores: Sequence[float], better: Better) -> float:
-    """Returns the mean. A seed that diverged has an infinitely bad score. The mean is then that
-    bad too, even if a seed that has not ended counts as infinitely good."""
-    worst = -math.inf if better == "up" else math.inf
-    return worst if worst in scores else fmean(scores)
-
-
-def is_near(scores: Sequence[float], totals: Sequence[int], goal: Goal, rule: PassRule) -> bool:
-    """Returns whether the cell's score is a share whose Wilson interval contains the goal's
-    threshold. totals: the sizes of the test samples that are known."""
-    if not scores or not totals or not is_share(goal.metric):
-        return False
-    total = sum(totals) if rule == "mean" else max(totals)
-    low, high = wilson(pooled(scores, rule, goal.better), total)
-    return low <= goal.threshold <= high
+    def _decide(self, seeds: Sequence[Ends]) -> int:
+        at_worst, at_best = zip(*seeds, strict=True)
+        return decide(self.goal, self.rule, at_worst, at_best)
 
 
 def cells_of(plan: Plan) -> list[CellSeeds]:

@@ -4,16 +4,18 @@ which trials would settle the answers that depend on them (`search.horizon`)."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweepd.grid.options import Goal, Settle, Staircase
+from sweepd.grid.options import CONFIRMING, Settle, Staircase
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
+from sweepd.judge.cells import FAIL, PASS, at_budgets, confirmed
+from sweepd.limits import measured
 from sweepd.search import horizon
-from sweepd.search.horizon import AtRate, Final, Runs, last_doubling
-from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of, refuses
+from sweepd.search.horizon import AtRate, Final, last_doubling
+from sweepd.search.seeds import CellSeeds, Outcomes, cells_of
 from sweepd.search.walk import Known, Position, SearchLine
 
 
@@ -21,10 +23,9 @@ from sweepd.search.walk import Known, Position, SearchLine
 class Ladder:
     """A cell at one combination of nuisance values, with its budgets from the shortest up.
 
-    A seed that met the goal is not trained for longer, and a pass stays a pass. So at a larger
-    budget a seed that has not run there counts with its latest score. Its true score there counts
-    as at least as good, as with a trial that stopped as solved. Questions apply the same rule in
-    SQL (`query.cells_sql`).
+    A seed that met the goal is not trained for longer, since a pass stays a pass
+    (`judge.seeds.by_budget`). Every seed that has run with fewer steps counts at a larger budget,
+    too.
 
     rungs: its seeds at each budget, the least budget first. in_reserve: whether its first rung is
     run only where the best of the other rates is at the edge of those tried.
@@ -43,99 +44,60 @@ class Ladder:
         trial = self.base.trials[0]
         return trial.train.peak_lr(trial.values.model.get("d", 1))
 
+    def shown(
+        self, outcomes: Outcomes, abandoned: Collection[str] = ()
+    ) -> tuple[list[int], list[dict[int, int]]]:
+        """Returns what the cell has shown by each of its budgets, and what each seed has
+        (`judge.cells.at_budgets`)."""
+        endings = [
+            {trial.seed: outcomes[trial.id] for trial in rung.trials if trial.id in outcomes}
+            for rung in self.rungs
+        ]
+        expected = [{trial.seed for trial in self.base.called(outcomes, abandoned)}]
+        expected += [{trial.seed for trial in r.trials[: r.first]} for r in self.rungs[1:]]
+        return at_budgets(self.base.goal, self.base.rule, endings, expected)
+
     def passed(self, outcomes: Outcomes, abandoned: Collection[str]) -> CellSeeds | None:
         """Returns the first rung at which the cell passes, or None if there is none."""
-        for i, rung in enumerate(self.rungs):
-            if i and not any(trial.id in outcomes for trial in rung.trials):
-                continue  # it passes only if the one below does
-            if rung.passes(self._carried(i, outcomes), abandoned if i == 0 else ()):
-                return rung
-        return None
+        if not any(trial.id in outcomes for rung in self.rungs for trial in rung.trials):
+            return None
+        by_budget, _ = self.shown(outcomes, abandoned)
+        passing = zip(self.rungs, by_budget, strict=True)
+        return next((rung for rung, outcome in passing if outcome == PASS), None)
 
     def confirming(self, level: int, outcomes: Outcomes) -> Sequence[Trial]:
-        """Returns the fresh trials that confirm the pass of a rung. Those that failed with fewer
-        steps come first."""
-        rung, carried = self.rungs[level], self._carried(level, outcomes)
-        failed = [trial for trial in rung.failed_fresh(carried) if trial.id not in outcomes]
-        return failed or rung.confirming(carried)
-
-    def confirming_again(self, outcomes: Outcomes, to_the_end: bool) -> Sequence[Trial]:
-        """Returns the fresh trials that refused the cell's pass, if any, at the largest budget that
-        some of them ran, or else at the next. to_the_end: also where they are forecast to refuse it
-        again."""
-        rungs = enumerate(self.rungs)
-        tried = [i for i, rung in rungs if any(t.id in outcomes for t in rung.fresh_trials)]
-        if not tried:
+        """Returns the fresh trials that confirm the pass of a rung, of which `CONFIRMING` more must
+        pass than fail. Returns none where that is so, or cannot be so any more."""
+        rung, votes = self.rungs[level], self.shown(outcomes)[1][level]
+        of_fresh = [votes.get(trial.seed) for trial in rung.fresh_trials]
+        passed, failed = of_fresh.count(PASS), of_fresh.count(FAIL)
+        enough = CONFIRMING + 2 * failed
+        if confirmed(passed, failed) or (failed and enough > rung.fresh):
             return ()
-        last, carried = self.rungs[tried[-1]], self._carried(tried[-1], outcomes)
-        failed = last.failed_fresh(carried)
-        if not refuses(len(failed), last.fresh) or not last.planned_pass(carried):
-            return ()
-        if waiting := [trial for trial in failed if trial.id not in outcomes]:
-            return waiting
-        if last is self.rungs[-1]:
-            return ()
-        finals = _finals((rung.trials for rung in self.rungs), self.base.goal, outcomes)
-        doublings = [
-            last_doubling({t.seed: finals[t.seed]}, self.base.goal, self.base.rule, least=1)
-            for t in failed
-        ]
-        still = sum(bool(one and one.holds_to) for one in doublings)
-        if refuses(still, last.fresh) and not to_the_end:
-            return ()
-        again = {trial.seed for trial in failed}
-        return [t for t in self.rungs[tried[-1] + 1].fresh_trials if t.seed in again]
+        return [t for t in rung.fresh_trials[:enough] if votes.get(t.seed) != PASS]
 
     def next_trials(self, level: int, outcomes: Outcomes) -> list[Trial]:
-        """Returns a rung's first trials, but for seeds that met the goal on the rungs below."""
-        goal = self.base.goal
-        met = {
-            trial.seed
-            for rung in self.rungs[:level]
-            for trial in rung.trials
-            if (outcome := outcomes.get(trial.id))
-            and outcome.score is not None
-            and goal.met(outcome.score)
-        }
+        """Returns the trials of a rung that count there before they have ended: its first ones, and
+        those of seeds that ran on the rungs below, but for seeds that met the goal there."""
         rung = self.rungs[level]
-        return [trial for trial in rung.trials[: rung.first] if trial.seed not in met]
+        count = {trial.seed for trial in rung.trials[: rung.first]}
+        if level:
+            votes = self.shown(outcomes)[1][level - 1]
+            count = {seed for seed in count | votes.keys() if votes.get(seed) != PASS}
+        return [trial for trial in rung.trials if trial.seed in count]
 
     def ended(self, outcomes: Outcomes) -> AtRate:
-        """Returns the final scores of the trials that have ended, as `settle` takes them."""
-        planned = (rung.planned for rung in self.rungs)
-        return AtRate(self.peak_lr, _finals(planned, self.base.goal, outcomes))
-
-    def _carried(self, i: int, outcomes: Outcomes) -> Outcomes:
-        """Returns the outcomes at rung i. A seed that has not run there has its outcome on the
-        last rung below where it has run, as if it had stopped as solved. A fresh seed that failed
-        there has failed here too, until it has run here."""
-        if i == 0:
-            return outcomes
-        latest: dict[int, Outcome] = {}
-        for rung in self.rungs[:i]:
-            for trial in rung.planned:
-                if outcome := outcomes.get(trial.id):
-                    latest[trial.seed] = Outcome("solved", outcome.score, outcome.total)
-            for trial in rung.fresh_trials:
-                if trial.id in outcomes:
-                    latest.pop(trial.seed, None)
-            latest |= {trial.seed: outcomes[trial.id] for trial in rung.failed_fresh(outcomes)}
-        for trial in self.rungs[i].trials:
-            if trial.id in outcomes:
-                latest[trial.seed] = outcomes[trial.id]
-        return {t.id: latest[t.seed] for t in self.rungs[i].trials if t.seed in latest}
-
-
-def _finals(rungs: Iterable[Iterable[Trial]], goal: Goal, outcomes: Outcomes) -> Runs:
-    """Returns the final scores of trials that have ended. One that diverged has the worst score."""
-    finals: dict[int, dict[int, Final]] = defaultdict(dict)
-    for trial in (trial for trials in rungs for trial in trials):
-        if outcome := outcomes.get(trial.id):
-            worst, _ = Outcome("diverged").bounds(goal)
-            score = worst if outcome.status == "diverged" else outcome.score
-            if score is not None:
-                finals[trial.seed][trial.train.steps] = Final(score, outcome.total)
-    return dict(finals)
+        """Returns the final scores of the trials that have ended, as `settle` takes them. One that
+        diverged has the worst score."""
+        finals: dict[int, dict[int, Final]] = defaultdict(dict)
+        for trial in (trial for rung in self.rungs for trial in rung.trials):
+            if outcome := outcomes.get(trial.id):
+                score = measured(outcome.score)
+                if outcome.status == "diverged":
+                    score, _ = outcome.ends(self.base.goal)
+                if score is not None:
+                    finals[trial.seed][trial.train.steps] = Final(score, outcome.total)
+        return AtRate(self.peak_lr, dict(finals))
 
 
 @dataclass(frozen=True)
@@ -287,10 +249,6 @@ class Stair:
             begun = ladder.in_reserve and at_rate.runs
             if begun and (needed := ladder.base.needed(outcomes, abandoned)):
                 return needed
-        for ladder in every:
-            again = ladder.confirming_again(outcomes, to_the_end=not settle.give_up)
-            if left := _left(again, outcomes, abandoned):
-                return self._affordable(left, settle)
         tried = list(rates.values())
         best = horizon.best_rates(tried, goal, rule)
         if not best:
@@ -346,7 +304,7 @@ class Stair:
             runs = ladder.ended(outcomes).runs
             seed = horizon.lead(runs, goal, rule)
             for rung in ladder.rungs:
-                yield [trial for trial in rung.planned if trial.seed == seed]
+                yield [trial for trial in rung.trials if trial.seed == seed]
                 final = runs[seed].get(rung.steps)
                 if final is None or goal.met(final.score):
                     for level in range(1, len(ladder.rungs)):

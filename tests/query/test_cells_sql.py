@@ -145,9 +145,9 @@ def test_goals_on_loss_are_read_at_checks() -> None:
     assert (row["value"], row["verdict"], row["loss"]) == (140, "at most", pytest.approx(0.1))
 
 
-@pytest.mark.parametrize("goal", ["perplexity < 3", "acc >> 1", "acc > 0.9; DROP TABLE x"])
-def test_without_a_goal_that_metrics_can_tell_it_is_null(goal: str) -> None:
-    store = completed([trial()], (0.95,) * 4, goal=goal)
+def test_without_a_goal_that_metrics_can_tell_it_is_null() -> None:
+    """What is no goal is refused where a sweep is read (tests/test_others_stores.py)."""
+    store = completed([trial()], (0.95,) * 4, goal="perplexity < 3")
     assert reached(store) == [None]
 
 

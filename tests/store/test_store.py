@@ -356,15 +356,15 @@ def test_claims_and_sweep_locks(store: Store, monkeypatch: pytest.MonkeyPatch) -
     assert store.driven_elsewhere(["s", "t"]) == set()
     with python(HOLD, store.address) as other:
         assert other.stdout and other.stdout.readline() == "{'t'} True\n"
-        assert store.driven_elsewhere(["s", "t"]) == {"s"} and store.cut_off(["s"]) == set()
+        assert store.driven_elsewhere(["s", "t"]) == {"s"} and store.cut_off(["s"], {"s"}) == set()
         assert store.claim(["s", "t", "u"]) == {"s", "u"}  # a trial is not a sweep
         assert lock(store, "t") and not lock(store, "s")
         other.kill()
     assert lock(store, "s") and store.claim(["t", "u"]) == {"t"}
     assert store.address.startswith("/") or all(str(other.pid) in note for note in notes)
-    assert store.cut_off(["s", "t"]) == {"s"} and store.cut_off(["t"]) == set()
+    assert store.cut_off(["s", "t"], ()) == {"s"} and store.cut_off(["t"], ()) == set()
     store.unmark_driven("s")
-    assert store.cut_off(["s", "t"]) == set()
+    assert store.cut_off(["s", "t"], ()) == set()
     assert not lock(store, "s") and store.claim(["t"]) == set()
     store.release(["t", "u", "never held"])
     store.unlock_sweep("s")

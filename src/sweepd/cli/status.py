@@ -41,17 +41,18 @@ def status(
 
         watched(results_address(results), sweep)
     store = stored(results)
-    for name in sorted(store.cut_off([sweep] if sweep else store.sweeps())):
+    sweeps, damaged = ({}, ()) if sweep else store.readable_sweeps()
+    names = [sweep] if sweep else [*sweeps]
+    running = store.driven_elsewhere(names)
+    for name in sorted(store.cut_off(names, running)):
         go_on = command("resume", name, results=store.address)
         say(f"sweep {name}: its driver was killed, or failed; `{go_on}` continues it")
     if watch and sweep:
         return
     if not sweep:
-        sweeps, damaged = store.readable_sweeps()
         trials, plans = store.read_trials(), store.read_plans(list(sweeps))
         say_left_out((*trials.damaged, *damaged, *plans.damaged))
         extra_seeds = {name: info.extra_seeds for name, info in sweeps.items()}
-        running = store.driven_elsewhere(sweeps)
         rows = []
         for name, counts in count_trials(plans.table, trials.table, extra_seeds).items():
             row = {"sweep": name, "running": name in running, "trials": counts.total()}

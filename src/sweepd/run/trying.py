@@ -40,7 +40,7 @@ def command_of(where: str, base: Path, *, card: bool) -> list[str]:
     lines += [f"import {name}" for name in modules]
     if uses := [use for name, use in CARDS.items() if card and name in modules]:
         lines += ["try:", *(f"    {use}" for use in uses), "except Exception as error:"]
-        lines += ["    print(error, file=sys.stderr)", f"    sys.exit({NO_CARD})"]
+        lines += ["    sys.stderr.write(f'{error}\\n')", f"    raise SystemExit({NO_CARD})"]
     return [words[0], "-c", "\n".join(lines)]
 
 

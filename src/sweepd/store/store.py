@@ -435,11 +435,11 @@ class Store(SweepFolder):
         """Notes that its driver has come to its end, and left nothing undone."""
         self.folder.delete([f"driven/{name}"])
 
-    def cut_off(self, sweeps: Collection[str]) -> set[str]:
+    def cut_off(self, sweeps: Collection[str], running: Collection[str]) -> set[str]:
         """Returns those of these sweeps whose last driver is gone without having come to its end:
-        it was killed, or the environment failed."""
-        left = {file.name for file in self.folder.files("driven")}.intersection(sweeps)
-        return left - self.driven_elsewhere(left)
+        it was killed, or the environment failed. running: those that a driver runs now."""
+        left = {file.name for file in self.folder.files("driven")}
+        return left.intersection(sweeps).difference(running)
 
 
 def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:

@@ -55,6 +55,10 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, objects: Objects) -> It
         if block.lines[0] == "# grid.yaml"
     ]
     (folder / "grid.yaml").write_text(grid)
+    (folder / "conf").mkdir()
+    (folder / "conf" / "config.yaml").write_text(
+        "lr: 0.1\nhydra: {sweeper: {params: {lr: '0.1,0.01', width: 'range(1,3)'}}}\n"
+    )
     (folder / "small.yaml").write_text(
         "task: {name: lis, n: 4}\nmodel: {name: standard, d: [8, 16], layers: 1, heads: 2}\n"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -243,7 +244,7 @@ def run_of(loop: Mapping[str, Any]) -> dict[str, Any]:
     text = json.dumps({"loop": loop, "seeds": [7], "goal": "acc > 0.5"})
     [trial] = plan(parse_grid(text, "grid.yaml", [], base)).planned
     if trial.program:
-        run: Any = ProgramRun(trial, base, Resources(1, 0), 0.0)
+        run: Any = ProgramRun(trial, base, Resources(1, 0), 0.0, str(os.getpid()))
     else:
         run = started(trial, base, "cpu")
     found = [row.columns for row in run.advance() if row]

@@ -248,6 +248,8 @@ def run_of(loop: Mapping[str, Any]) -> dict[str, Any]:
     else:
         run = started(trial, base, "cpu")
     found = [row.columns for row in run.advance() if row]
+    if trial.program:
+        run.close()
     times = ("seconds", "train_flops")
     steps = [{name: value for name, value in row.items() if name not in times} for row in found]
     return {"steps": steps, "ended": run.result.status, "score": dict(run.result.columns)}

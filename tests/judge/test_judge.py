@@ -131,7 +131,8 @@ def states(views: Views) -> dict[int, str]:
 
 
 def assert_verbs_agree(views: Views) -> None:
-    """`frontier`, `best` and `fit` count a cell as passing if and only if `min` does."""
+    """`frontier`, `max` and `best` count a cell as passing if and only if `min` does. `best` ranks
+    scores, so it leaves out a cell that passes with a score that its seeds still leave open."""
     of_min = answer(views, QUESTION)
     numbers = {cell["cell"]: cell for cell in of_min.cells}
     for cell in answer(views, "frontier flops, acc where acc > 0.9").cells:
@@ -140,7 +141,7 @@ def assert_verbs_agree(views: Views) -> None:
     passing = {(row["task"], row["model"]) for row in of_min.rows if row["value"] is not None}
     assert {(row["task"], row["model"]) for row in rows(views, "max d where acc > 0.9")} == passing
     won = {(row["task"], row["model"]) for row in rows(views, "best d where acc > 0.9")}
-    assert won == passing
+    assert won <= passing
 
 
 @settings(max_examples=8)

@@ -63,7 +63,7 @@ def test_a_group_without_a_winner_is_named() -> None:
     store = losing({8: (0.2, 0.2, 0.2), 16: (None, None, None)})
     answer = question(store, "best lr by d")
     assert [row["d"] for row in answer.rows] == [8]
-    assert [note for note in answer.notes if note.startswith("no best: in 1 groups each lr")]
+    assert [note for note in answer.notes if note.startswith("no best: in 1 groups no lr")]
     answer = question(store, "best lr by d where loss < 0.1")
     assert not answer.rows and any(note.startswith("no best: in 2") for note in answer.notes)
 

@@ -5,6 +5,7 @@ unlink and mkdir. The name of a step says what it does and to what (`replace met
 can choose every kind of step.
 """
 
+import builtins
 import io
 import os
 import random
@@ -62,6 +63,7 @@ class Crash:
             return _Watched(self, path, opened(file, mode, *rest, **more))
 
         os.fsync, io.open = watched_fsync, watched_open  # type: ignore[assignment]
+        builtins.open = watched_open  # type: ignore[assignment]
 
     def wrap(self, name: str, undone: Callable[..., Undo]) -> None:
         real = getattr(os, name)

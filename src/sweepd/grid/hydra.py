@@ -48,7 +48,7 @@ def grid_of(text: str, path: Path, program: str, out: Path) -> tuple[str, list[s
     each. program: the script, from the folder `out`, where the grid is to be. Raises UserError for
     a config without a sweep."""
     try:
-        config = yaml.load(text, _Loader)  # a SafeLoader
+        config = _Loader(text).get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     config = config if isinstance(config, dict) else {}

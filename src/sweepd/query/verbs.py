@@ -179,8 +179,7 @@ def best(grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> VerbRows:
     notes = merged_notes(grouping, cells)
     if without:
         notes.append(
-            f"no best: in {without} groups each {axis} that was tried fails the condition "
-            "or diverged"
+            f"no best: in {without} groups no {axis} whose score is known meets the condition"
         )
     return rows_of_picked(grouping, (axis, score, "values"), winners, notes)
 

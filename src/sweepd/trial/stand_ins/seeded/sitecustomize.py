@@ -7,6 +7,7 @@ The program may seed them again. A `sitecustomize` of the program's own environm
 import importlib.util
 import os
 import random
+import runpy
 import sys
 from pathlib import Path
 
@@ -48,5 +49,5 @@ HERE = Path(__file__).resolve().parent
 for folder in map(Path, sys.path):
     other = folder / "sitecustomize.py"
     if folder.resolve() != HERE and other.is_file():
-        exec(compile(other.read_text(encoding="utf-8"), str(other), "exec"))
+        runpy.run_path(str(other))
         break

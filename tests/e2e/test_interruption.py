@@ -142,7 +142,7 @@ def test_resume_equals_no_interruption_wherever_a_sweep_goes_on(
     for words in ((), ("own",)):
         assert "`sweepd resume own` continues it" in shell.run("status", *words).stderr
     recorded = {(row["id"], row["step"]) for row in shell.sql(NUMBERS)}
-    told = shell.run("resume").stderr
+    told = shell.run_alone("resume").stderr
     assert f"{gone} lacks v1.py:Net: going on with the code that" in told
     assert not Path(folder.partition("=")[2]).exists()
 

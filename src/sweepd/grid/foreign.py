@@ -70,6 +70,8 @@ class Draft:
     """What a user has to know, a sentence each."""
     last: Sequence[str] = ()
     """The last words of the command, with braces as a grid has them."""
+    logger: str = ""
+    """Where the program tells its numbers, as `from` of `rows` has it, where that is known."""
 
     def text(self) -> str:
         """Returns the text of the grid. What it cannot say is then among the notes."""
@@ -194,17 +196,21 @@ class Draft:
             "task": name,
             "metrics": {measured: "up" if up else "down"},
             **({"files": files} if files else {}),
-            **fields,
         }
+        if self.logger:
+            theirs = {measured: self.metric} if measured != self.metric else {}
+            loop["rows"] = {"from": self.logger, **({"metrics": theirs} if theirs else {})}
+        loop |= fields
         goal = f"{measured} {'>' if up else '<'} 0.5"
         text = dump({"name": name, "loop": loop, "seeds": seeds, "goal": goal})
         for called, comment in comments.items():
             text = re.sub(rf"(?m)^  {called}:", lambda m, c=comment: f"  # {c}\n{m[0]}", text)  # type: ignore[misc]
         self.notes.append(f"its goal is a guess: when does a trial pass, by {measured}?")
-        self.notes.append(
-            f"nothing tells sweepd of its scores: call sweepd.report(step=…, {measured}=…) "
-            "(docs/program.md)"
-        )
+        if not self.logger:
+            self.notes.append(
+                f"say in `rows` where it tells {measured}: in its text, a file, TensorBoard or "
+                "wandb.log (docs/program.md)"
+            )
         return text
 
 

@@ -64,6 +64,7 @@ def grid_of(text: str, source: str) -> tuple[str, list[str]]:
         str(metric.get("name", "loss")),
         goal == "maximize" if goal else None,
         notes,
+        logger="wandb",
     )
     return draft.text(), notes
 

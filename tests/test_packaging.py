@@ -1,8 +1,8 @@
 """What is installed is what is in the repository. The links resolve. The built wheel, installed
 alone, lists every task and model, and answers questions."""
 
+import ast
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -39,14 +39,19 @@ def test_links_resolve() -> None:
 
 
 def test_ray_obstore_and_printing_have_one_place_each() -> None:
-    for path in SOURCE.rglob("*.py"):
-        text = path.read_text()
-        if path.stem not in MAY_IMPORT_RAY:
-            assert "import ray" not in text and "from ray" not in text, path
-        if path.name != "bucket.py":
-            assert "import obstore" not in text and "from obstore" not in text, path
-        if path.parent.name != "cli":
-            assert not re.search(r"\bprint\(|sys\.exit", text), path
+    for path in SOURCE.rglob("*.py"):  # a text in one may hold code for another Python
+        modules, calls = set(), set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Import(names=names):
+                    modules |= {alias.name.partition(".")[0] for alias in names}
+                case ast.ImportFrom(module=str(module), level=0):
+                    modules.add(module.partition(".")[0])
+                case ast.Call(func=called):
+                    calls.add(ast.unparse(called))
+        assert "ray" not in modules or path.stem in MAY_IMPORT_RAY, path
+        assert "obstore" not in modules or path.name == "bucket.py", path
+        assert not calls & {"print", "sys.exit"} or path.parent.name == "cli", path
 
 
 IMPORTED = """

@@ -63,7 +63,7 @@ class Crash:
             return _Watched(self, path, opened(file, mode, *rest, **more))
 
         os.fsync, io.open = watched_fsync, watched_open  # type: ignore[assignment]
-        builtins.open = watched_open  # type: ignore[assignment]
+        builtins.open = watched_open
 
     def wrap(self, name: str, undone: Callable[..., Undo]) -> None:
         real = getattr(os, name)
